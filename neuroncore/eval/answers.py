@@ -1,10 +1,12 @@
 """The answers of processes that ran a candidate: bytes that are never unpickled.
 
-An answer begins with three bytes for the isolation that the operating system granted. They are
-written before the candidate's code runs. The kind of the answer follows: "R" for records or "E" for
-an error. Then follow the number of parts, the length of each part, and the parts. If the kind is
-"R", each part is a packed record. If the kind is "E", the only part is JSON.
-"""
+An answer has these parts, in this order:
+
+1. Three bytes for the isolation that the operating system granted. They are written before the
+   candidate's code runs.
+2. The kind of the answer: "R" for records or "E" for an error.
+3. The number of parts, and the length of each part.
+4. The parts. For "R", each part is a packed record. For "E", the only part is JSON."""
 
 from __future__ import annotations
 
@@ -25,8 +27,10 @@ MOST_LINE = 1 << 31
 
 
 class Isolation(NamedTuple):
-    """The isolation that the operating system granted. `namespaces` and `seccomp` are 1 if the
-    process has them, otherwise 0. `landlock` is the version of Landlock, or 0 without Landlock."""
+    """The isolation that the operating system granted.
+
+    `namespaces`, `seccomp`: 1 if the process has them, otherwise 0
+    `landlock`: the version of Landlock; 0 without Landlock"""
 
     namespaces: int = 0
     landlock: int = 0
@@ -48,8 +52,8 @@ def encoded(kind: bytes, parts: Sequence[bytes]) -> bytes:
 
 
 def isolation(content: bytes) -> Isolation:
-    """Return the isolation that an answer states at its beginning. If the answer is too short,
-    return an Isolation without any."""
+    """Return the isolation that an answer states at its beginning. An answer that is too short has
+    no isolation."""
     if len(content) < ISOLATION.size:
         return Isolation()
     return Isolation(*ISOLATION.unpack_from(content))
@@ -91,7 +95,7 @@ def _parts(content: bytes) -> list[bytes]:
 
 def _error(part: bytes) -> Refused:
     """Return the refusal for an error that a candidate's process reports. The bytes `part` come
-    from the candidate, so they are only used as text."""
+    from the candidate, and are used only as text."""
     try:
         document = json.loads(part)
         code, message = str(document["code"])[:40], str(document["message"])
@@ -103,5 +107,6 @@ def _error(part: bytes) -> Refused:
 
 
 def error(document: dict[str, Any]) -> bytes:
-    """Return the bytes of an answer (after the isolation) for an error. `document` is its JSON."""
+    """Return the bytes of an error's answer, except the isolation. `document` is the JSON of the
+    error."""
     return encoded(ERROR, [json.dumps(document).encode()])

@@ -27,8 +27,11 @@ TINY = 1e-30  # smaller results are too small for a meaningful comparison
 
 @dataclass(frozen=True)
 class Unseen:
-    """An instruction of the baseline without effect on the verdict: the kernel still passes if this
-    instruction writes zeros. `instruction` is its name, and `place` its line."""
+    """An instruction of the baseline that has no effect on the verdict: the kernel still passes if
+    this instruction writes zeros.
+
+    `instruction`: the name of the instruction
+    `place`: its line"""
 
     instruction: str
     place: Place
@@ -68,10 +71,11 @@ class Blindness:
 
 
 def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
-    """Examine a specification with a baseline, on the first shape. For each instruction, the
-    baseline is replayed with zeros in place of the instruction's results. So there are up to as
-    many replays as instructions times hidden seeds. Raise UsageError if the baseline does not
-    pass."""
+    """Examine a specification with a baseline, on the first shape. Raise UsageError if the baseline
+    does not pass.
+
+    For each instruction, the baseline is replayed with zeros in place of the instruction's results.
+    The number of replays is at most the number of instructions times the number of hidden seeds."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:
         verdict = worker.verdict(baseline)
@@ -100,8 +104,8 @@ def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:
 
 
 def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: int) -> bool:
-    """Return whether the results for one hidden seed are still correct if the instruction in row
-    `row` of the record of a core writes zeros."""
+    """Return whether the results for one hidden seed are still correct if one instruction writes
+    zeros: the instruction in row `row` of the record of core `core`."""
     replay = Replay(record, hidden.arrays, snapshots=0)
     try:
         replay.to(row, core)
@@ -119,8 +123,8 @@ def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: 
 
 
 def _idle(spec: Spec, case: Case) -> Iterator[int]:
-    """Yield the positions of the array arguments whose values have no effect on the results of the
-    reference."""
+    """Yield the positions of array arguments whose values have no effect on the reference's
+    results."""
     seed, family = spec.hidden_seeds(case.shape)[0]
     arguments = spec.arguments(seed, case.shape, family)
     others = spec.arguments(seed + 1, case.shape, family)

@@ -22,10 +22,12 @@ FILE = "candidate.py"
 
 
 class Request(NamedTuple):
-    """A request to run a candidate. `source` is the candidate's source. `case` is the index of the
-    case on which the candidate runs (None for all cases). Some loops and conditions depend on
-    values that the device computes. `decisions` has these values, in the order in which the kernel
-    uses them."""
+    """A request to run a candidate.
+
+    `source`: the candidate's source
+    `case`: the index of the case on which the candidate runs; None for all cases
+    `decisions`: the values that the device computes and on which loops and conditions depend, in
+        the order in which the kernel uses them"""
 
     source: str
     case: int | None = None
@@ -33,10 +35,14 @@ class Request(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The settings that all candidates for a specification share: the names that the kernel may
-    have (`entry`), the machine, the options of the run, and the public arguments for each shape
-    (`cases`). The source `prelude` is executed before the candidate's source. `keywords` are the
-    names of the last arguments, which are passed by keyword."""
+    """The settings that all candidates for a specification share.
+
+    `entry`: the names that the kernel may have
+    `cases`: the public arguments for each shape
+    `prelude`: the source that is executed before the candidate's source
+    `keywords`: the names of the last arguments, which are passed by keyword
+
+    There are also the machine and the options of the run."""
 
     entry: tuple[str, ...]
     target: str

@@ -19,9 +19,13 @@ WIDEST = 4  # elements have at most 4 bytes on the device; numpy's references ma
 
 
 class ResultError(NamedTuple):
-    """The errors of one result: the relative error in the L2 norm (`relative_l2`); the largest
-    error of an element, relative to the largest element of the reference (`largest_error`) and as
-    an absolute number (`largest_absolute`); and the index of that element."""
+    """The errors of one result.
+
+    `relative_l2`: the relative error in the L2 norm
+    `largest_error`: the largest error of an element, relative to the largest element of the
+        reference
+    `largest_absolute`: the same error as an absolute number
+    `element`: the index of that element"""
 
     relative_l2: float
     largest_error: float
@@ -30,10 +34,12 @@ class ResultError(NamedTuple):
 
 
 def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any]:
-    """Return the fields of a `ResultError` as a dict. Each error is the maximum over all results;
-    `element` belongs to the result with the largest `largest_error`. Raise Refused if the number of
-    results is wrong, or if a result has another shape than the reference, a narrower format that is
-    not allowed, or errors above the tolerances."""
+    """Return the fields of a `ResultError` as a dict. Each error is the maximum over all results,
+    and `element` belongs to the result with the largest `largest_error`.
+
+    Raise Refused in four cases: the number of results is wrong, a result has another shape than the
+    reference, a result has a narrower format that is not allowed, or errors exceed the
+    tolerances."""
     got = _several(results)
     if spec.finish is not None:
         got = _several(spec.finish(_alone(got), _alone(expected)))

@@ -20,10 +20,13 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One test of an assignment. `spec` is the argument with which `eval.load_spec` loads its
-    specification, and `points` are the points for a candidate that passes. If there are `limits`
-    (the shortest time first), the points depend on the time that `nki.benchmark` would report on
-    `target`. This test gives points only if the tests named in `needs` pass too."""
+    """One test of an assignment.
+
+    `spec`: the argument with which `eval.load_spec` loads the specification of the test
+    `points`: the points for a candidate that passes
+    `limits`: limits of time, the shortest first. If there are any, the points depend on the time
+        that `nki.benchmark` would report on `target`.
+    `needs`: the names of tests that must pass too before this test gives points"""
 
     name: str
     spec: str
@@ -60,8 +63,9 @@ class Assignment:
         return sum(part.points for part in self.parts)
 
     def points(self, verdicts: Verdicts) -> dict[str, float]:
-        """Return the points that a candidate gets for each test, by the test's name. `verdicts` has
-        the candidate's verdict for each test, also by name."""
+        """Return the points that a candidate gets for each test, by the test's name.
+
+        `verdicts`: the candidate's verdict for each test, by the test's name"""
         return {
             part.name: part.points * part.share(verdicts[part.name])
             if all(verdicts[name]["passed"] for name in part.needs)

@@ -4,8 +4,7 @@ a candidate.
 A request has the records of one run of a candidate. One process judges many requests, because a
 fork costs more time than judging a small record. But a damaged or illegal record may leave data in
 the memory of the process that affect later verdicts. So the process is replaced after such a
-record, and after MOST requests.
-"""
+record, and after MOST requests."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ class Judged(NamedTuple):
 
 
 class JudgeProcess(NamedTuple):
-    """A process that judges: its id, the file descriptor to which requests are written, and the
-    file descriptor from which replies are read."""
+    """A process that judges: its id, the file descriptor for requests, and the file descriptor for
+    replies."""
 
     process: int
     requests: int
@@ -56,8 +55,8 @@ class Court:
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
         """Judge the packed records `parts` as `request` says. If judging exceeds the limits of time
-        or memory, the verdict has the code RECORD_LIMITS. If neuroncore itself fails, the verdict
-        has the code JUDGE_FAULT."""
+        or memory, the verdict has the code RECORD_LIMITS. If neuroncore itself fails, it has the
+        code JUDGE_FAULT."""
         if self._running is None:
             self._running = _started(self._judge, self._limits)
             self._count, self._spent = 0, 0.0
@@ -78,7 +77,7 @@ class Court:
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))
 
     def close(self) -> tuple[int, float]:
-        """End the process. Return its status and the milliseconds of CPU time that it took."""
+        """End the process. Return the status and the milliseconds of CPU time of the process."""
         if self._running is None:
             return 0, 0.0
         process, *pipes = self._running
@@ -127,8 +126,7 @@ def _serve(judge: Judge, limits: ProcessLimits, reads: int, writes: int) -> None
 
 
 def _limit(kind: int, value: int) -> None:
-    """Set a limit of this process, as far as the system allows. The process can raise the limit
-    again."""
+    """Set a limit of this process, as far as the system allows. The process can raise it again."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
@@ -144,8 +142,9 @@ def _entries(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
 
 def _close_pipes(kept: tuple[int, ...]) -> None:
     """Close the pipes and sockets that this process has inherited from its parent, except `kept`.
+
     The reader of a pipe sees the end of the data only after all copies of the pipe's other end are
-    closed, and inherited pipes are such copies."""
+    closed. Inherited pipes are such copies."""
     for name in os.listdir("/dev/fd"):
         number = int(name)
         try:

@@ -32,10 +32,12 @@ LARGEST = 256 << 20  # the most bytes that a record may have after decompression
 
 
 def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
-    """Unpack a record and return it, with the options and the cores of the specification. `arrays`
-    is the number of array arguments of the kernel. Raise Refused if the record is damaged or has
-    illegal calls, or if its machine, its number of cores or its number of inputs differs from the
-    specification."""
+    """Unpack a record, and return it with the options and the cores of the specification.
+
+    `arrays`: the number of array arguments of the kernel
+
+    Raise Refused if the record is damaged or has illegal calls. Raise Refused also if its machine,
+    its number of cores or its number of inputs differs from the specification."""
     try:
         record = saved.unpacked(content, Path("the record"), LARGEST)
     except UsageError as error:
@@ -130,8 +132,8 @@ def waits_for_registers(program: Program) -> bool:
 
 
 def _last_loads(data: Data) -> Array:
-    """Return a number for each register: the row of the record with the last load on which the
-    register's value depends, or -1 if the value depends only on constants."""
+    """Return, for each register, the row of the record with the last load on which the register's
+    value depends; -1 if the value depends only on constants."""
     registers = np.array(data.registers, np.int64).reshape(-1, 3)
     last_loads = np.full(len(registers), -1, np.int64)
     for number, (operation, left, right) in enumerate(registers.tolist()):
@@ -144,8 +146,8 @@ def _last_loads(data: Data) -> Array:
 
 
 def _formats(record: Record, spec: Spec) -> frozenset[str]:
-    """Return the names of the formats that operands of matrix products may have: the formats in the
-    specification, and the formats of the inputs."""
+    """Return the names of the formats that operands of matrix products may have. They are the
+    formats in the specification, and the formats of the inputs."""
     assert record.setting is not None  # `unpacked` has seen it
     return frozenset(spec.narrow).union(array.dtype.name for array in record.setting.inputs)
 
@@ -215,15 +217,15 @@ def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
 
 
 def _in_order(geometry: Geometry) -> bool:
-    """Return whether a tensor has each element once, in the order of memory. There may be gaps
-    between rows."""
+    """Return whether a tensor has each element once, in the order of memory. Gaps between rows are
+    allowed."""
     axes = [(n, s) for n, s in zip(geometry.shape, geometry.strides, strict=True) if n > 1]
     least_strides = [*(n * s for n, s in axes[1:]), 1]
     return all(s >= least for (_, s), least in zip(axes, least_strides, strict=False))
 
 
 def _constants(record: Record) -> int:
-    """Return the number of bytes of the constants that the host adds to the programs of a record.
-    Equal constants count once."""
+    """Return how many bytes of constants the host adds to the programs of a record. Equal constants
+    count once."""
     contents = {c for program in record.programs for c in program.data.constants.values()}
     return sum(map(len, contents))

@@ -35,8 +35,8 @@ def _sparse(array: Array, random: np.random.Generator) -> Array:
 
 
 def _ends(array: Array, random: np.random.Generator) -> Array:
-    """Return an array in which each element is either the smallest or the largest value of `array`,
-    at random. If `array` has indices, these are the ends of their range."""
+    """Return an array whose elements are each the smallest or the largest value of `array`, at
+    random. If `array` has indices, these two values are the ends of the range of indices."""
     if not array.size:
         return array
     ends = np.array([array.min(), array.max()], array.dtype)

@@ -21,8 +21,8 @@ TRIES = 2  # how often a request is tried if the process that forks candidates e
 
 
 class Zygote:
-    """The process that forks candidates. It has loaded the modules that they need, and forks a
-    process for each request. A Zygote must be closed."""
+    """The process that forks a process for each request to run a candidate. It has loaded the
+    modules that candidates need. A Zygote must be closed."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Zygote:
 
     def played(self, request: Any) -> tuple[bytes, End]:
         """Run a candidate as `request` says. Return the bytes of the answer, and how the
-        candidate's process ended. If the process that forks candidates has ended, start a new
-        one."""
+        candidate's process ended. If the process that forks candidates has ended, start a new one
+        first."""
         for _ in range(TRIES):
             try:
                 return self._asked(request)

@@ -1,6 +1,6 @@
 """Frames, in which the processes of `eval` send data to each other. A frame is the length of the
-content in 8 bytes, and then the content. The content is a pickle only if the process that sends it
-never runs a candidate."""
+content in 8 bytes, and then the content. The content is a pickle only if its sender never runs a
+candidate."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Limits and isolation of a process that runs a candidate. No privileges are needed.
 
-There are two levels. The level `process` limits time, memory, files and processes; it protects from
-accidents only. The level `linux` also has namespaces without a network and without other processes,
-Landlock (the process writes no files, and reads a few folders only), and a filter of system calls
-(no new processes, sockets or tracing).
+There are two levels:
+
+* `process` limits time, memory, files and processes. It protects from accidents only.
+* `linux` adds namespaces without a network and without other processes. It also adds Landlock (the
+  process writes no files, and reads a few folders only), and a filter of system calls (no new
+  processes, sockets or tracing).
 
 Sources: the manual pages of landlock(7), seccomp(2), unshare(2), prctl(2) and setrlimit(2), and the
-kernel's tables of system calls.
-"""
+kernel's tables of system calls."""
 
 from __future__ import annotations
 
@@ -40,10 +41,14 @@ OPEN_FILES, STACK = 256, 1 << 26
 
 
 class ProcessLimits(NamedTuple):
-    """Limits of a candidate's process: seconds of CPU time (`cpu_seconds`) and of wall time
-    (`seconds`), bytes of address space (`memory`), the number of the user's processes and threads
-    (`processes`), and bytes of the answer. `judge_seconds` (CPU time) and `judge_memory` (bytes of
-    address space) limit the process that judges the candidate's records."""
+    """Limits of a candidate's process, and of the process that judges the candidate's records.
+
+    `cpu_seconds`, `seconds`: CPU time and wall time
+    `memory`: bytes of address space
+    `processes`: the number of the user's processes and threads
+    `judge_seconds`, `judge_memory`: CPU time and bytes of address space of the process that judges
+
+    There is also a limit for the bytes of the answer."""
 
     cpu_seconds: int = 20
     seconds: float = 60.0
@@ -94,9 +99,11 @@ def limit(limits: ProcessLimits) -> None:
 
 
 def unshare() -> bool:
-    """Move this process to new namespaces, which have no network, no other processes and no shared
-    memory of other processes. Return whether the operating system allows it. The next child of this
-    process is the first process of the new namespaces: when it ends, all processes there end."""
+    """Move this process to new namespaces, and return whether the operating system allows it.
+
+    The namespaces have no network, no other processes, and no shared memory of other processes. The
+    next child of this process is the first process of the new namespaces. When this child ends, all
+    processes there end."""
     leave = getattr(os, "unshare", _unshare)  # os.unshare exists since Python 3.12
     flags = 0x10000000 | 0x40000000 | 0x08000000 | 0x20000000  # user, network, IPC, processes
     try:
@@ -112,14 +119,15 @@ def _unshare(flags: int) -> None:
 
 
 def restrict(readable: Sequence[str]) -> Isolation:
-    """Restrict this process: it may only read files below the folders `readable`, and only make
-    system calls that the filter does not deny. Return the isolation that the operating system
-    grants; the field `namespaces` is 0."""
+    """Restrict this process, and return the isolation that the operating system grants.
+
+    The process may then read only files below the folders `readable`, and make only system calls
+    that the filter does not deny. The field `namespaces` of the result is 0."""
     return Isolation(0, _landlock(readable), int(_filter_calls()))
 
 
 def _landlock(readable: Sequence[str]) -> int:
-    """Restrict this process with Landlock, so that it can only read files below `readable`. Return
+    """Restrict this process with Landlock, so that it can read only files below `readable`. Return
     the version of Landlock, or 0 if this system does not restrict the process."""
     libc = _libc()
     version = int(libc.syscall(CREATE_RULESET, None, 0, VERSION))
@@ -210,10 +218,11 @@ def _step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
 
 
 def _program(calls: Calls) -> bytes:
-    """Return the filter of system calls as bytes, eight for each step. Denied calls fail. clone can
-    only make threads, and prctl can't change the signal that this process gets when its parent
-    ends. The filter can't read the flags of clone3. So clone3 fails with the error for a missing
-    system call, and libc then uses clone."""
+    """Return the filter of system calls as bytes, eight for each step. Denied calls fail.
+
+    clone can only make threads. prctl can't change the signal that this process gets when its
+    parent ends. The filter can't read the flags of clone3. So clone3 fails with the error for a
+    missing system call, and libc then uses clone."""
     steps = [
         _step(LOAD, 0, 0, ARCHITECTURE_AT),
         _step(EQUAL, 1, 0, calls.architecture),

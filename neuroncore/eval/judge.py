@@ -91,10 +91,13 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
 def judged(
     contents: Sequence[bytes], spec: Spec, cases_of_records: Sequence[Case], *, why: bool = False
 ) -> dict[str, Any]:
-    """Return the entries of a verdict. `contents` has a packed record for each of
-    `cases_of_records`. The entry `passed` states whether the candidate passed, `error` is the error
-    or None, and `shapes` has the figures of each shape. If `why` is True, the first shape also has
-    the bottleneck and the what-ifs (`eval.metrics`)."""
+    """Return the entries of a verdict.
+
+    `contents`: a packed record for each of `cases_of_records`
+    `why`: if True, the first shape also has the bottleneck and the what-ifs (`eval.metrics`)
+
+    The entry `passed` states whether the candidate passed, `error` is the error or None, and
+    `shapes` has the figures of each shape."""
     shapes: list[dict[str, Any]] = []
     try:
         if len(contents) != len(cases_of_records):
@@ -131,8 +134,8 @@ def one_seed(
 
 
 def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
-    """Return {"path": PATH}, where PATH is the path of the record of one case (`paths.taken`).
-    Return {} if the record is refused."""
+    """Return {"path": PATH} with the path of the record of one case (`paths.taken`), or {} if the
+    record is refused."""
     try:
         (content,) = contents
         return {"path": paths.taken(unpacked(content, spec, len(case.hidden[0].arrays)))}
@@ -192,8 +195,8 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
 
 def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     """Return the findings of a record. Raise Refused for the first finding whose code is in
-    REFUSED. There is one exception: tiles that exceed the memory (CAPACITY) are accepted if the
-    compiler spills them."""
+    REFUSED. But tiles that exceed the memory (CAPACITY) are accepted if the compiler spills
+    them."""
     findings = recorded(record, timelines)
     spills = all(map(spilled, timelines))
     refuse([finding for finding in findings if not (spills and finding.code == "CAPACITY")])
@@ -210,6 +213,5 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 
 def hbm_ns(timeline: Timeline, arrays: Sequence[Array]) -> float:
-    """Return the time in nanoseconds in which one HBM stack transfers all bytes of `arrays`
-    once."""
+    """Return how many nanoseconds one HBM stack takes to transfer all bytes of `arrays` once."""
     return sum(array.nbytes for array in arrays) / timeline.machine.hbm.stack_gigabytes_per_s

@@ -14,12 +14,11 @@ NAME = "SPEC"  # the variable of a file that holds a Spec
 
 
 def load_spec(source: str | Path) -> Spec:
-    """Load a specification. `source` is a Python file with the variable SPEC, or a problem of a
+    """Load a specification from a Python file with the variable SPEC, or from a problem of a
     benchmark as ADAPTER:NAME@FOLDER (`eval.adapters`). The files are executed in this process,
     because specifications are trusted.
 
-    Raises UsageError if a file can't be read, fails, or has no SPEC.
-    """
+    Raises UsageError if a file can't be read, fails, or has no SPEC."""
     known = adapted(str(source))
     if known is not None:
         return known

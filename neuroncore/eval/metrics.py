@@ -1,5 +1,5 @@
-"""Figures of a timeline for a verdict. They have the names that AccelOpt and kda-for-trainium read,
-which are programs that search for fast kernels.
+"""Figures of a timeline for a verdict. Their names are those that AccelOpt and kda-for-trainium
+read, two programs that search for fast kernels.
 
 A what-if is the estimate of the kernel after one change: an edit of the kernel, or a limit of the
 machine that is removed."""

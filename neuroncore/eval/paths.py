@@ -1,12 +1,12 @@
 """The paths of a program whose loops depend on hidden inputs.
 
-A decision is a value that the device computes, and that a loop or a condition depends on. The
-decisions of a run determine its path: the sequence of instructions that it executes. On a device,
-the kernel's Python code runs once, before the inputs are known, and makes one program for all
-inputs. So the records of different paths may differ only in the numbers of iterations. If one
-record also has an instruction with other arguments, the kernel is refused, because its Python code
-may have counted iterations to find out a hidden value.
-"""
+A decision is a value that the device computes, and on which a loop or a condition depends. The
+decisions of a run determine its path: the sequence of instructions that it executes.
+
+On a device, the kernel's Python code runs once, before the inputs are known, and makes one program
+for all inputs. So the records of different paths may differ only in the numbers of iterations. The
+kernel is refused if one record also has an instruction with other arguments. Its Python code may
+then have counted iterations to find out a hidden value."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from neuroncore.record.program import Program, Record
 
 
 def taken(record: Record) -> dict[str, Any]:
-    """Return the path of a record of one core, as a dict. The entry `decisions` has the values that
-    determine the path, in order. The entry `chosen` has a hash of each distinct instruction and of
-    each constant that the host adds. The hash of an instruction covers its arguments and numbers,
-    but not registers."""
+    """Return the path of a record of one core, as a dict with two entries.
+
+    `decisions`: the values that determine the path, in order
+    `chosen`: a hash of each distinct instruction, and of each constant that the host adds. The hash
+        of an instruction covers its arguments and numbers, but not registers."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}
@@ -55,8 +56,8 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions that give every loop at least one iteration. They are the decisions of the
-    path with the most distinct instructions, with 1 in place of 0."""
+    """Return decisions that give every loop at least one iteration. They come from the path with
+    the most distinct instructions, with 1 in place of 0."""
     longest = max(paths, key=lambda path: (len(path["chosen"]), len(path["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 

@@ -29,18 +29,21 @@ Batch = tuple[Candidate, ...]
 
 
 class Executor(Protocol):
-    """A class with a method `run` that judges each batch of candidates in another process, by
-    calling `judged_batch` there. `run` yields a list of verdicts for each batch, in the order in
-    which the batches finish."""
+    """A class that judges each batch of candidates in another process, by calling `judged_batch`
+    there. Its method `run` yields a list of verdicts for each batch, in the order in which the
+    batches finish."""
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
 
 
 @dataclass(frozen=True)
 class JudgingSetting:
-    """The settings of a process that judges. `spec` is the argument of `load_spec`, and `secret`
-    the number that determines the hidden seeds. `level` is the isolation of candidates. If `why` is
-    True, verdicts have the bottleneck and what-ifs (`eval.metrics`)."""
+    """The settings of a process that judges.
+
+    `spec`: the argument of `load_spec`
+    `secret`: the number that determines the hidden seeds
+    `level`: the isolation of candidates
+    `why`: whether verdicts have the bottleneck and what-ifs (`eval.metrics`)"""
 
     spec: str
     secret: int
@@ -113,12 +116,15 @@ class Dask:
 
 @dataclass(frozen=True)
 class Pool:
-    """The settings for judging candidates. `jobs` is the number of processes. `level` is the
-    isolation of candidates, by default the strongest that this system supports. If `cache` is a
-    folder, verdicts are stored there, and used again for the same candidate, specification and
-    version. If there is an `executor`, it judges the batches in place of the processes. If `why` is
-    True, verdicts of candidates that pass have the bottleneck and the three best what-ifs
-    (`eval.metrics`)."""
+    """The settings for judging candidates.
+
+    `jobs`: the number of processes
+    `level`: the isolation of candidates; by default the strongest that this system supports
+    `cache`: a folder for verdicts, which are used again for the same candidate, specification and
+        version
+    `executor`: if given, it judges the batches in place of the processes
+    `why`: whether verdicts of candidates that pass have the bottleneck and the three best what-ifs
+        (`eval.metrics`)"""
 
     jobs: int = 1
     level: Level | None = None
@@ -132,9 +138,11 @@ def evaluate(
     spec: Spec, candidates: Iterable[Candidate | str | Path], pool: Pool | None = None
 ) -> Iterator[Verdict]:
     """Judge candidates, which are paths of files or Candidates. Yield a verdict for each, in the
-    order in which the verdicts are ready. Raise UsageError if a candidate can't be read, if the
-    reference of the specification is invalid, or if several processes are used and the
-    specification does not come from a file."""
+    order in which the verdicts are ready.
+
+    Raise UsageError if a candidate can't be read, or if the reference of the specification is
+    invalid. Raise UsageError also if several processes are used and the specification does not come
+    from a file."""
     pool = pool or Pool()
     fingerprint = spec.fingerprint()
     remaining: list[Candidate] = []

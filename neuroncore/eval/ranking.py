@@ -9,10 +9,12 @@ from neuroncore.report.pairs import UNCERTAIN, PairWork, faster
 
 
 def rank(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a dict for each candidate that passed, the fastest first. The entry `faster` is the
-    probability that the candidate is faster than the next candidate; it is None for the last. If
-    the order of candidates is uncertain, they have the same `place`: each is faster than the next
-    candidate in this place with a probability below 80 %."""
+    """Return a dict for each candidate that passed, the fastest first.
+
+    `faster`: the probability that the candidate is faster than the next candidate; None for the
+        last
+    `place`: the place in the ranking. Candidates whose order is uncertain have the same place: each
+        is faster than the next candidate in this place with a probability below 80 %."""
     passed = sorted(
         (verdict for verdict in verdicts if verdict["passed"]),
         key=lambda verdict: float(verdict["latency_us"]),

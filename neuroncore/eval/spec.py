@@ -23,15 +23,14 @@ Shape = Any  # any value that `inputs` accepts
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification. `inputs(seed, shape)` returns the arguments of the reference, which are
-    arrays and other values. `reference(*arguments)` returns the expected result: an array, or a
-    tuple of arrays. The kernel takes the same arguments, unless `adapt` changes them.
+    """A specification. `reference(*arguments)` returns the expected result: an array, or a tuple of
+    arrays. `inputs(seed, shape)` returns the arguments of the reference, which are arrays and other
+    values. The kernel takes the same arguments, unless `adapt` changes them.
 
     A candidate runs on `shapes` and `hidden_shapes`, with the inputs of seed 0. The latency for the
     first of `shapes` is the latency of the candidate. The record of each shape is replayed with the
     inputs of several hidden seeds; `seeds` is their number. Hidden seed n uses entry n of
-    `families` (`eval.families`). If there are fewer families than seeds, the families repeat.
-    """
+    `families` (`eval.families`). If there are fewer families than seeds, the families repeat."""
 
     reference: Callable[..., Any]
     inputs: Callable[[int, Shape], Sequence[Any]]
@@ -119,7 +118,7 @@ class Spec:
         return tuple(arguments if self.adapt is None else self.adapt(arguments))
 
     def with_secret(self) -> Spec:
-        """Return this specification if it has a secret. Otherwise return a copy with a random
+        """Return this specification if it has a secret; otherwise return a copy with a random
         secret."""
         return self if self.secret is not None else replace(self, secret=secrets.randbits(63))
 
@@ -149,7 +148,8 @@ class Spec:
 def split(
     arguments: Sequence[Any], keywords: Sequence[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional arguments as a tuple, and the keyword arguments as a dict. `keywords`
-    has the names of the last arguments, which are the keyword arguments."""
+    """Return the positional arguments as a tuple, and the keyword arguments as a dict.
+
+    `keywords`: the names of the last arguments, which are the keyword arguments"""
     positional = len(arguments) - len(keywords)
     return tuple(arguments[:positional]), dict(zip(keywords, arguments[positional:], strict=True))

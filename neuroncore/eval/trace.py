@@ -1,9 +1,7 @@
 """Verdicts as traces of flashinfer-bench, which SOL-ExecBench and AccelOpt read too.
 
-The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). As there, the entry
-`correctness` is None unless the results were compared, and `performance` is None unless the
-candidate passed.
-"""
+The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). The entry `correctness`
+is None unless the results were compared, and `performance` is None unless the candidate passed."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ def status(verdict: Mapping[str, Any], *, hacks: bool = False) -> str:
 
 
 def trace(verdict: Mapping[str, Any], spec: Spec, *, hacks: bool = False) -> dict[str, Any]:
-    """Return the trace of a verdict, as a dict for JSON. `hacks` is explained at `status`."""
+    """Return the trace of a verdict, as a dict for JSON. The function `status` explains `hacks`."""
     status_name = status(verdict, hacks=hacks)
     shapes = verdict["shapes"]
     error = verdict["error"]
@@ -83,9 +81,10 @@ def _axes(spec: Spec) -> dict[str, int]:
 
 
 def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return the largest relative and absolute error of all seeds. An infinite error, which is None
-    in a verdict, becomes the string "NaN", because JSON has neither infinity nor NaN. The
-    benchmarks read this string as a number."""
+    """Return the largest relative and absolute error of all seeds.
+
+    An infinite error, which is None in a verdict, becomes the string "NaN", because JSON has
+    neither infinity nor NaN. The benchmarks read this string as a number."""
     wrong = (verdict["error"] or {}).get("errors")
     seeds = [seed for shape in verdict["shapes"] for seed in shape["seeds"]]
     seeds_and_error = [*seeds, wrong] if wrong else seeds

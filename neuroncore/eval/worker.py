@@ -1,10 +1,9 @@
-"""Judges candidates for one specification, with two processes: one forks a process for each
+"""Judges candidates for one specification, with two processes. One process forks a process for each
 candidate, and the other judges the records.
 
 A case is one shape of the specification with its inputs. A decision is a value that the device
-computes, and that a loop or a condition depends on. The decisions of a run determine its path,
-which is the sequence of instructions that it executes (`eval.paths`).
-"""
+computes, and on which a loop or a condition depends. The decisions of a run determine its path,
+which is the sequence of instructions that it executes (`eval.paths`)."""
 
 from __future__ import annotations
 
@@ -57,9 +56,12 @@ def key(sha256: str, fingerprint: str) -> str:
 
 
 class VerdictCost(NamedTuple):
-    """The cost of a verdict. The candidate's processes took `child_cpu_ms` of CPU time and
-    `wall_ms` of wall time (both in milliseconds), and at most `peak_mib` MiB of memory. The process
-    that judges took `judge_cpu_ms` of CPU time. The records have `record_bytes` bytes."""
+    """The cost of a verdict.
+
+    `child_cpu_ms`, `wall_ms`: milliseconds of CPU time and wall time of the candidate's processes
+    `peak_mib`: their largest memory in MiB
+    `judge_cpu_ms`: milliseconds of CPU time of the process that judges
+    `record_bytes`: the bytes of the records"""
 
     child_cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -88,9 +90,12 @@ class RunOutcome(NamedTuple):
 
 
 class JudgeRequest(NamedTuple):
-    """A request to the process that judges. Both fields are indices. If both are None, the records
-    of all cases are judged. If both are given, the record of one case is judged on one hidden seed.
-    If only `case` is given, nothing is judged, and the reply has the path of that case's record."""
+    """A request to the process that judges. Both fields are indices.
+
+    * If both are None, the records of all cases are judged.
+    * If both are given, the record of one case is judged on one hidden seed.
+    * If only `case` is given, nothing is judged, and the reply has the path of that case's
+      record."""
 
     case: int | None = None
     seed: int | None = None
@@ -145,8 +150,8 @@ class Worker:
         return self._run(Request(candidate.source), JudgeRequest())
 
     def _judge(self, request: JudgeRequest, parts: list[bytes]) -> dict[str, Any]:
-        """Do with the packed records `parts` what `request` asks for, and return the entries of a
-        verdict. This runs in the process that judges."""
+        """Handle `request` for the packed records `parts`, and return the entries of a verdict.
+        This runs in the process that judges."""
         if request.case is None:
             return judged(parts, self.spec, self.cases, why=self.why)
         case = self.cases[request.case]
@@ -189,10 +194,11 @@ class Worker:
     def _one_program(
         self, candidate: Candidate, number: int, paths: list[dict[str, Any]]
     ) -> RunOutcome:
-        """Check that the `paths` of the case `number` belong to one program. For this, record a
-        path in which every loop has at least one iteration. Refuse the candidate if one of the
-        `paths` has an instruction that the recorded path lacks, because Python then has computed
-        an argument from hidden values."""
+        """Check that the `paths` of the case `number` belong to one program, with a recorded path
+        in which every loop has at least one iteration.
+
+        Refuse the candidate if one of the `paths` has an instruction that the recorded path lacks.
+        Python then has computed an argument from hidden values."""
         request = Request(candidate.source, number, every_loop(paths))
         outcome = self._run(request, JudgeRequest(number))
         # there is no path if the candidate fails, for example if an index is out of bounds
@@ -204,8 +210,10 @@ class Worker:
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> RunOutcome:
         """Record the candidate and replay the record repeatedly, each time with more decisions,
-        until the record has the path that the program takes for hidden seed `seed` of `case`. Both
-        are indices. Refuse a candidate with more than MOST_DECISIONS decisions."""
+        until the record has the path that the program takes for a hidden seed. Refuse a candidate
+        with more than MOST_DECISIONS decisions.
+
+        `case`, `seed`: the indices of the case and of its hidden seed"""
         decisions: tuple[int, ...] = ()
         cost = VerdictCost()
         while True:

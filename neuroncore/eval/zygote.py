@@ -1,11 +1,10 @@
-"""A process that has loaded the modules that candidates need, and forks one process for each
-candidate. It holds only data that candidates may see: this package and public inputs.
+"""A process that forks one process for each candidate. It has loaded the modules that candidates
+need. It holds only data that candidates may see: this package and public inputs.
 
 The process reads frames (`eval.frames`) from its standard input: first a pickle of an Assignment,
-and then a pickled request for each candidate. For each request it writes two frames to its standard
-output: JSON that states how the candidate's process ended, and the candidate's answer. The answer
-is never unpickled.
-"""
+and then a pickled request for each candidate. For each request, it writes two frames to its
+standard output: JSON that states how the candidate's process ended, and the candidate's answer. The
+answer is never unpickled."""
 
 from __future__ import annotations
 
@@ -39,8 +38,10 @@ PIPE = 3  # the file descriptor to which a candidate's process writes its answer
 
 
 class CandidateWork(Protocol):
-    """The work of a candidate's process: `answer` returns the bytes of the answer to a request.
-    `target` is the machine: before the first fork, the modules that its kernels need are loaded."""
+    """The work of a candidate's process.
+
+    `answer`: returns the bytes of the answer to a request
+    `target`: the machine; the modules that its kernels need are loaded before the first fork"""
 
     @property
     def target(self) -> str: ...
@@ -59,9 +60,13 @@ class Assignment(NamedTuple):
 
 
 class End(NamedTuple):
-    """The way in which a candidate's process ended. `refusal` is the code of a refusal, or "".
-    `signal` is the signal that ended the process, or 0, and `exit` is the exit code. The other
-    fields are the CPU time and wall time (both in milliseconds) and the peak memory in MiB."""
+    """The way in which a candidate's process ended.
+
+    `refusal`: the code of a refusal, or ""
+    `signal`: the signal that ended the process, or 0
+    `exit`: the exit code
+
+    The other fields are the CPU time and wall time in milliseconds, and the peak memory in MiB."""
 
     refusal: str
     signal: int
@@ -128,7 +133,8 @@ def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> s
 
 def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
     """Read the answer of a candidate's process from `file`, within the limits of time and size.
-    Return the bytes of the answer, and the code of a refusal. The code is "" within the limits."""
+    Return the bytes of the answer, and the code of a refusal, which is "" if no limit was
+    exceeded."""
     parts: list[bytes] = []
     size, last = 0, time.monotonic() + limits.seconds
     while True:
@@ -145,9 +151,12 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
 
 
 def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
-    """Wait for a process. If the process takes longer than `seconds`, end it and its whole process
-    group. Return the status of the process, the resources that it used (`resource.getrusage`), and
-    a flag: True if the process exceeded `seconds` and `seconds` is not 0."""
+    """Wait for a process, and end it and its whole process group after `seconds`. Return three
+    results:
+
+    1. the status of the process,
+    2. the resources that it used (`resource.getrusage`),
+    3. a flag: whether it exceeded `seconds`. If `seconds` is 0, the flag is False."""
     last = time.monotonic() + seconds
     while True:
         done, status, usage = os.wait4(process, os.WNOHANG)
@@ -193,9 +202,11 @@ def _close_files(writes: int) -> None:
 
 def _isolated(assigned: Assignment) -> Isolation:
     """Isolate the process that will run the candidate, and return the isolation that the operating
-    system grants. If the system grants namespaces, this process forks a child, which is the first
-    process of the new namespaces. Then this function returns only in the child; this process waits
-    until the child ends, and ends too."""
+    system grants.
+
+    If the system grants namespaces, this process forks a child, which is the first process of the
+    new namespaces. This function then returns only in the child. The parent waits until the child
+    ends, and ends too."""
     if assigned.level != "linux":
         return Isolation()
     namespaces = isolation.unshare()

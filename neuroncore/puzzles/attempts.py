@@ -27,10 +27,9 @@ SEVERE = ("error", "warning")  # findings that explain a wrong result
 class Attempt:
     """The result of an attempt: the first failure, or the run on the first shape if no shape fails.
 
-    `error` is the exception of the kernel. `differences` is the comparison of a wrong result with
-    the reference. Both are None if all results are right. `run` is None if the kernel raised an
-    exception.
-    """
+    `error`: the exception of the kernel, or None
+    `differences`: the comparison of a wrong result with the reference, or None
+    `run`: the run; None if the kernel raised an exception"""
 
     shape: Sequence[int]
     run: Run | None = None
@@ -86,10 +85,9 @@ def likeness(one: Attempt, other: Attempt) -> int:
     """Return how similar two attempts are: 0 if they differ; 1 if they are alike; 2 if they are
     alike, both have wrong results, and their runs have the same findings.
 
-    Attempts that raise an exception are alike if their messages are equal except for numbers; wrong
-    results are alike if the first wrong results are equal except for rounding; correct kernels are
-    alike if they have the same bottleneck.
-    """
+    * Attempts that raise an exception are alike if their messages are equal except for numbers.
+    * Wrong results are alike if the first wrong results are equal except for rounding.
+    * Correct kernels are alike if they have the same bottleneck."""
     if one.error is not None or other.error is not None:
         return int(type(one.error) is type(other.error) and _message(one) == _message(other))
     if one.right != other.right:

@@ -36,8 +36,8 @@ def read(folder: Path) -> Mapping[str, Score]:
 
 
 def note(folder: Path, outcome: Grade) -> None:
-    """Store the stars of an outcome if they are more than the stored stars, and the outcome's time
-    if it is shorter than the stored time."""
+    """Store the stars of an outcome if they are more than the stored stars. Store the time of the
+    outcome if it is shorter than the stored time."""
     old = read(folder).get(outcome.puzzle.name, Score())
     us = old.us
     if outcome.stars and outcome.attempt is not None:
@@ -46,8 +46,8 @@ def note(folder: Path, outcome: Grade) -> None:
 
 
 def next_hint(folder: Path, name: str) -> int:
-    """Return the number of a puzzle's next hint, from 0, and store that it was shown. The last hint
-    repeats."""
+    """Return the number of a puzzle's next hint, from 0, and store that the hint was shown. The
+    last hint repeats."""
     old, last = read(folder).get(name, Score()), len(load(name).hints) - 1
     _write(folder, name, replace(old, hints=min(old.hints, last) + 1))
     return min(old.hints, last)

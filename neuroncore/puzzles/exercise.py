@@ -1,8 +1,7 @@
-"""Exercises of the chapters and lectures: questions with a number as the answer, and their check.
+"""Exercises of the chapters and lectures: questions with a number as the answer.
 
 The answer is computed when it is checked, from the machine's numbers or from a run of a chapter's
-kernel, so that it agrees with the installed version.
-"""
+kernel. So it agrees with the installed version."""
 
 from __future__ import annotations
 
@@ -27,10 +26,13 @@ TARGET = "trn2"
 
 @dataclass(frozen=True)
 class Exercise:
-    """A question. `value` is a Python expression for the answer, or "" for an open question. In the
-    expression, `machine` has the numbers of trn2, `run` is the run of `kernel` (FILE:NAME in
-    `kernels/`) with `edits`, and `before` is the run of `kernel` without `edits`. The answer of a
-    user may differ by the fraction `within`."""
+    """A question of a chapter or lecture.
+
+    `value`: a Python expression for the answer; "" for an open question. It may use `machine` (the
+        numbers of trn2), `run` (the run of `kernel` with `edits`) and `before` (the run without
+        `edits`).
+    `kernel`: FILE:NAME in `kernels/`
+    `within`: the fraction by which the answer of a user may differ"""
 
     name: str
     text: str

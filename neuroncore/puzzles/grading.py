@@ -1,9 +1,8 @@
 """Stars for a solution of a puzzle, and the hint for its mistake.
 
 A mistake is recognized by its effect. For this, the best known solution is also run with each
-typical mistake of the puzzle. A solution gets the hint of the mistake with which that run has the
-same error message, the same wrong result, or the same bottleneck.
-"""
+typical mistake of the puzzle. If this run has the same error message, wrong result or bottleneck as
+a solution, the solution gets the hint of the mistake."""
 
 from __future__ import annotations
 
@@ -112,8 +111,7 @@ def _graded(puzzle: Puzzle, kernel: Callable[..., Any]) -> Grade:
 
 
 def _missing(puzzle: Puzzle, tried: Attempt) -> str:
-    """Return the hint of the first requirement that a correct kernel does not meet; "" if it meets
-    all."""
+    """Return the hint of the first requirement that a correct kernel does not meet, or ""."""
     assert tried.run is not None
     summary = tried.run.summary
     return next((needed.hint for needed in puzzle.requires if not needed.met(summary)), "")
@@ -167,16 +165,18 @@ def _hint(puzzle: Puzzle, tried: Attempt) -> str:
 
 
 def hint(puzzle: Puzzle, tried: Attempt, effects: Sequence[Attempt]) -> str:
-    """Return the hint of the mistake whose effect is most similar to an attempt; "" if none is
-    similar. `effects` are the attempts with each of the puzzle's mistakes."""
+    """Return the hint of the mistake whose effect is most similar to an attempt, or "" if none is
+    similar.
+
+    `effects`: the attempts with each of the puzzle's mistakes"""
     rated = [(likeness(tried, effect), _nearness(tried, effect)) for effect in effects]
     best = max(range(len(rated)), key=rated.__getitem__)
     return puzzle.mistakes[best].hint if rated[best][0] else ""
 
 
 def _nearness(tried: Attempt, effect: Attempt) -> float:
-    """Return minus the relative difference of the times of two correct kernels, which is 0 for
-    equal times. Return 0 if one of the kernels is not correct."""
+    """Return minus the relative difference of the times of two correct kernels. It is 0 for equal
+    times, or if one of the kernels is not correct."""
     if not tried.right or not effect.right:
         return 0.0
     return -abs(tried.latency_us / effect.latency_us - 1)

@@ -1,4 +1,4 @@
-"""The puzzles as one Jupyter notebook. For each puzzle, a cell writes the file and the next one
+"""The puzzles as one Jupyter notebook. Each puzzle has a cell that writes the file, and a cell that
 checks it."""
 
 from __future__ import annotations

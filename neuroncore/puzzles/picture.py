@@ -15,9 +15,9 @@ LARGE = 127  # levels above this one are large differences: within 3 decades of 
 
 
 def picture(agreement: Agreement) -> list[str]:
-    """Return the lines of a picture of the first wrong result; none if no result has a map of its
-    differences. Elements count as wrong (x) if their difference is large relative to the largest
-    difference."""
+    """Return the lines of a picture of the first wrong result. Return no lines if no result has a
+    map of its differences. Elements count as wrong (x) if their difference is large relative to the
+    largest difference."""
     first = next((error_map for error_map in agreement.maps if error_map is not None), None)
     return [] if first is None else [*_lines(first)]
 

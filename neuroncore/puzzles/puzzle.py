@@ -41,9 +41,12 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A condition that only a kernel with the puzzle's idea meets: in the run on the first shape,
-    the sum of the `figures` of `Run.summary` is from `least` to `most`. `hint` is for a kernel that
-    does not meet it."""
+    """A condition that only a kernel with the puzzle's idea meets. It is about the sum of some
+    figures of `Run.summary`, in the run on the first shape.
+
+    `figures`: the names of the figures
+    `least`, `most`: the range in which the sum must be
+    `hint`: the hint for a kernel that does not meet the condition"""
 
     figures: Sequence[str]
     hint: str
@@ -58,9 +61,11 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Puzzle:
-    """A puzzle. The kernel runs on all `shapes`; its time is the estimate for the first shape.
-    `tol` is the allowed relative L2 error. Each hint reveals more than the one before. A solution
-    must also meet all of `requires`."""
+    """A puzzle. The kernel runs on all `shapes`, and its time is the estimate for the first shape.
+
+    `tol`: the allowed relative L2 error
+    `hints`: each hint reveals more than the hint before
+    `requires`: conditions that a solution must also meet"""
 
     name: str
     title: str

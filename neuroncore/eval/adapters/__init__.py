@@ -15,9 +15,11 @@ from neuroncore.eval.spec import Spec
 
 
 class Adapter(NamedTuple):
-    """An adapter for a benchmark. `make` takes the name of a problem and the folder of the
-    benchmark, and returns a specification. `variable` is the environment variable that names the
-    default folder; None for a benchmark without files."""
+    """An adapter for a benchmark.
+
+    `make`: takes the name of a problem and the folder of the benchmark, and returns a specification
+    `variable`: the environment variable that names the default folder; None for a benchmark without
+        files"""
 
     make: Callable[[str, Path], Spec]
     variable: str | None

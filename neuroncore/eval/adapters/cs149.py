@@ -25,8 +25,12 @@ FILTER = 3  # height and width of the filters
 
 
 class Images(NamedTuple):
-    """A shape of the harness: the number of images, the numbers of input and output channels
-    (`inputs`, `outputs`), height and width in pixels, and whether the bias differs from zero."""
+    """A shape of the harness.
+
+    `inputs`, `outputs`: the numbers of input and output channels
+    `bias`: whether the bias differs from zero
+
+    There are also the number of images, and their height and width in pixels."""
 
     images: int
     inputs: int
@@ -76,8 +80,8 @@ TIMES: dict[str, dict[str, tuple[float, tuple[Limit, ...]]]] = {
 
 
 def spec(name: str, _: Path) -> Spec:
-    """Return the specification with this name. A name is YEAR or YEAR/WORD/...; the words are
-    entries of FORMS, and at most one key of IMAGES. Raise UsageError for any other name."""
+    """Return the specification with this name, which is YEAR or YEAR/WORD/... The words are entries
+    of FORMS, and at most one key of IMAGES. Raise UsageError for any other name."""
     year, *words = name.split("/")
     images = IMAGES.get("/".join(word for word in words if word not in FORMS))
     if year not in YEARS or images is None:
@@ -101,10 +105,12 @@ def spec(name: str, _: Path) -> Spec:
 
 
 def assignment(year: str) -> Assignment | None:
-    """Return the tests in the harness of a year; None if `year` is not a year of the course. In
-    2025, a performance test with pooling gives points only if all correctness tests pass. One
-    without pooling gives points only if all correctness tests without pooling pass. The course runs
-    the harness once with --test_maxpool and once without, and counts the better score."""
+    """Return the tests in the harness of a year; None if `year` is not a year of the course.
+
+    In 2025, a performance test with pooling gives points only if all correctness tests pass. A
+    performance test without pooling gives points only if all correctness tests without pooling
+    pass. The course runs the harness once with --test_maxpool and once without, and counts the
+    better score."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
@@ -150,8 +156,8 @@ def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:
 
 
 def convolved(image: Array, filters: Array) -> Array:
-    """Return the convolution without padding, in the shape [images, outputs, height, width]. It is
-    computed as a sum of matrix products, one for each position in the filters."""
+    """Return the convolution without padding, shape (images, outputs, height, width). It is a sum
+    of matrix products, one for each position in the filters."""
     n, _, height, width = image.shape
     outputs, inputs, rows, columns = filters.shape
     h, w = height - rows + 1, width - columns + 1

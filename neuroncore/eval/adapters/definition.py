@@ -28,9 +28,11 @@ Shape = Mapping[str, Any]  # the values of variable axes and of scalar inputs
 
 def spec(name: str, folder: Path) -> Spec:
     """Return the specification for the definition in the file definitions/**/NAME.json of a folder.
-    `name` is NAME or NAME/AXIS=VALUE,... with the lengths of all variable axes. Without lengths,
-    the file workloads/**/NAME.jsonl gives them. Raise UsageError if a file can't be read, or if a
-    workload has inputs from a file."""
+
+    `name`: NAME, or NAME/AXIS=VALUE,... with the lengths of all variable axes. Without lengths, the
+        file workloads/**/NAME.jsonl gives them.
+
+    Raise UsageError if a file can't be read, or if a workload has inputs from a file."""
     name, _, axes = name.partition("/")
     file = _file(folder, "definitions", f"{name}.json")
     definition = _read(file)[0]

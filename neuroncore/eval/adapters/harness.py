@@ -36,7 +36,7 @@ FORMATS = ("float32", "bfloat16", "float16", "tfloat32")  # a harness does not r
 
 
 class _FirstCall(Exception):
-    """Raised at the first call of a kernel in the test of a harness. This ends the test."""
+    """Raised at the first call of a kernel in the test of a harness, to end the test."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__("the first call")
@@ -91,7 +91,7 @@ def of_file(file: Path) -> Spec:
 
 def allclose(source: str) -> tuple[float, float] | None:
     """Return rtol and atol of the calls of numpy.allclose in a harness. Return None if there are no
-    calls, or if their tolerances differ or are not numbers."""
+    calls, if their tolerances differ, or if a tolerance is not a number."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     try:
         tolerances = {
@@ -108,9 +108,9 @@ def _tolerances(call: ast.Call) -> tuple[float, float]:
 
 
 def _target(source: str) -> str:
-    """Return the machine that a harness sets. If it sets none, return trn1 for the older API
-    (`neuronxcc.nki`), because autocomp measured these kernels on trn1, and trn2 for today's API
-    (`nki`)."""
+    """Return the machine that a harness sets. If it sets none, return trn2 for today's API (`nki`),
+    and trn1 for the older API (`neuronxcc.nki`), because autocomp measured these kernels on
+    trn1."""
     match = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
     return match[1] if match else "trn1" if OLDER in source else "trn2"
 
@@ -139,14 +139,14 @@ def _keywords(module: ModuleType, kernel: Any) -> tuple[str, ...]:
 
 def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
     """Return the arguments of the test's first call for a seed, in the order of the reference's
-    parameters. If the reference has a `**` parameter, its arguments are last."""
+    parameters. Arguments for a `**` parameter are last."""
     bound = _bound(module, kernel, seed)
     return tuple(map(tensors.as_array, (*bound.args, *bound.kwargs.values())))
 
 
 def _bound(module: ModuleType, kernel: Any, seed: int) -> inspect.BoundArguments:
-    """Return the arguments of the test's first call, with random numbers for `seed`. If the test
-    sets a seed itself, that has no effect."""
+    """Return the arguments of the test's first call, with random numbers for `seed`. The test may
+    set a seed itself, which has no effect."""
     np.random.seed(seed)
     torch = getattr(module, "torch", None)
     if torch is not None:
@@ -171,7 +171,7 @@ def _first(*args: Any, **kwargs: Any) -> Any:
 
 
 def prelude(source: str) -> str:
-    """Return the source to execute before a candidate's source: the imports, constants and
+    """Return the source to execute before a candidate's source. It has the imports, constants and
     functions of a harness, except its tests and everything that needs torch."""
     kept = [node for node in ast.parse(source).body if not _is_left_out(node)]
     return "\n".join(map(ast.unparse, kept))

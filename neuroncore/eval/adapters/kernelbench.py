@@ -1,10 +1,9 @@
 """Makes specifications from the problems of KernelBench, and from other folders with files
-LEVEL/NUMBER_NAME.py like KernelBench's.
+LEVEL/NUMBER_NAME.py.
 
 A file defines `get_inputs`. It also defines a torch module `Model` with `get_init_inputs`, or a
-function `forward` of arrays. The kernel receives the inputs, and after them the parameters and
-buffers of the model, in the order of the model's `state_dict()`.
-"""
+function `forward` of arrays. The kernel receives the inputs, and then the parameters and buffers of
+the model in the order of the model's `state_dict()`."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ TOLERANCE = 1e-4  # the benchmark's tolerance for float32
 
 def spec(name: str, folder: Path) -> Spec:
     """Return the specification of a problem. `name` is LEVEL/NUMBER, LEVEL/NUMBER_NAME or a path in
-    `folder`. Raise UsageError if no file or more than one file has this name."""
+    `folder`. Raise UsageError unless exactly one file has this name."""
     file = _file(name, folder)
     uses_torch = "torch" in file.read_text("utf-8")
     torch = tensors.torch(f"{file.name}") if uses_torch else None
@@ -67,8 +66,8 @@ def _seeded(seed: int, torch: Any | None) -> None:
 
 
 class _Model:
-    """A function that calls the problem's torch module. The arguments are the inputs of the module,
-    and after them its parameters and buffers."""
+    """A function that calls the problem's torch module. The arguments are the module's inputs, and
+    then its parameters and buffers."""
 
     def __init__(self, problem: ModuleType, torch: Any) -> None:
         if not hasattr(problem, "Model"):
@@ -82,8 +81,7 @@ class _Model:
         return self.problem.Model(*arguments).eval()
 
     def inputs(self, seed: int) -> Sequence[Any]:
-        """Return the inputs for a seed, and after them the parameters and buffers of a new
-        model."""
+        """Return the inputs for a seed, and then the parameters and buffers of a new model."""
         _seeded(seed, self.torch)
         state = self._made().state_dict().values()
         return tuple(map(tensors.as_array, (*self.problem.get_inputs(), *state)))

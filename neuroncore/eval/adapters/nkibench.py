@@ -35,8 +35,8 @@ from neuronxcc.nki.language import par_dim
 
 
 class Problem(NamedTuple):
-    """A problem: the names of its operator and its case in the benchmark's summary file, the file
-    of its reference, and the file of its baseline."""
+    """A problem: the names of its operator and its case in the benchmark's summary file, and the
+    files of its reference and its baseline."""
 
     operator: str
     case: str
@@ -45,8 +45,10 @@ class Problem(NamedTuple):
 
 
 def problems(folder: Path) -> dict[str, list[Problem]]:
-    """Return the problems of each operator, by the operator's name. `folder` is a clone of
-    AccelOpt, or the folder NKIBench in a clone. Raise UsageError if there is no summary file."""
+    """Return the problems of each operator, by the operator's name. Raise UsageError if there is no
+    summary file.
+
+    `folder`: a clone of AccelOpt, or the folder NKIBench in a clone"""
     root = folder / "NKIBench" if (folder / "NKIBench").is_dir() else folder
     try:
         summary = json.loads((root / SUMMARY).read_text("utf-8"))
@@ -63,8 +65,8 @@ def _cases(root: Path, operator: str, entry: dict[str, Any]) -> Sequence[Problem
 
 
 def problem(name: str, folder: Path) -> Problem:
-    """Return the problem with a name, which is OPERATOR or OPERATOR/CASE. Raise UsageError if there
-    is no such problem."""
+    """Return the problem with the name OPERATOR or OPERATOR/CASE. Raise UsageError if there is
+    none."""
     known = problems(folder)
     operator, _, case = name.partition("/")
     for candidate in known.get(operator, ()):

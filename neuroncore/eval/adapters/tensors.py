@@ -12,8 +12,9 @@ from neuroncore.numerics.libraries import LIBRARIES, as_numpy
 
 
 def torch(asked: str) -> Any:
-    """Import torch, and return its module. Raise UsageError if torch is not installed. The message
-    names `asked`, the file that needs torch."""
+    """Import and return torch. Raise UsageError if torch is not installed.
+
+    `asked`: the file that needs torch, for the message"""
     return framework("torch", asked)
 
 
@@ -30,8 +31,8 @@ def as_array(value: Any) -> Any:
 
 
 def through_torch(function: Callable[..., Any], torch: Any | None) -> Callable[..., Any]:
-    """Return a function of arrays that calls `function`, and returns an array or a tuple of arrays.
-    It passes torch tensors to `function`, or the arrays themselves if `torch` is None."""
+    """Return a function of arrays that calls `function`. Its result is an array or a tuple of
+    arrays. `function` gets torch tensors, or the arrays themselves if `torch` is None."""
 
     def called(*arguments: Any) -> Any:
         with torch.no_grad() if torch is not None else nullcontext():

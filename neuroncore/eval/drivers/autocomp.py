@@ -20,9 +20,10 @@ OLDER = re.compile(r"^\s*(import|from)\s+neuronxcc\b.*$", re.MULTILINE)
 
 
 class EvalBackend:
-    """Judges candidates for autocomp's problems. `folder` is a clone of autocomp; the default is
-    the environment variable AUTOCOMP_ROOT. If `target` is given, it replaces the machine that a
-    problem's harness sets."""
+    """Judges candidates for autocomp's problems.
+
+    `folder`: a clone of autocomp; the default is the environment variable AUTOCOMP_ROOT
+    `target`: a machine that replaces the machine of a problem's harness"""
 
     def __init__(
         self,
@@ -37,9 +38,11 @@ class EvalBackend:
     def evaluate_code(
         self, prob: Any, code_strs: list[str], simulator: str
     ) -> list[dict[str, Any]]:
-        """Return a dict for each candidate. Its entries are `correct`, `latency` (in milliseconds,
-        or None if the candidate fails), `stdout` and `stderr`. `simulator` has no effect. Raise
-        UsageError if the problem's harness can't be read."""
+        """Return a dict for each candidate. Raise UsageError if the problem's harness can't be
+        read.
+
+        Each dict has the entries `correct`, `latency`, `stdout` and `stderr`. The latency is in
+        milliseconds, or None if the candidate fails. `simulator` has no effect."""
         spec = self._spec(prob)
         verdicts = evaluate(spec, _candidates(spec, code_strs), self.pool)
         results = {verdict["candidate"]: _result(verdict) for verdict in verdicts}
@@ -76,9 +79,8 @@ class EvalBackend:
 
 
 def _candidates(spec: Spec, sources: Sequence[str]) -> list[Candidate]:
-    """Return a Candidate for each source. Its name is its number. If the problem uses today's API
-    (`nki`), imports of the older API (`neuronxcc.nki`) are removed from the sources; autocomp
-    removes them too."""
+    """Return a Candidate for each source, named by its number. Like autocomp, remove imports of the
+    older API (`neuronxcc.nki`) from the sources if the problem uses today's API (`nki`)."""
     if spec.order == "scheduled":
         sources = [OLDER.sub("", source) for source in sources]
     return [Candidate(str(number), source) for number, source in enumerate(sources)]

@@ -102,8 +102,8 @@ def _main(arguments: argparse.Namespace) -> int:
 
 
 def baseline(problem: nkibench.Problem, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry for a problem in the file of baselines. `fields` is what `verified` returned
-    for its baseline."""
+    """Return the entry for a problem in the file of baselines. `fields` is the result of `verified`
+    for the problem's baseline."""
     return {
         "baseline_latency_ms": fields["latency_ms"],
         "case_id": problem.case,
@@ -118,8 +118,9 @@ def _speedup(before: dict[str, Any] | None, fields: dict[str, Any]) -> float | N
 
 
 def line(operator: str, fields: dict[str, Any], speedup: float | None) -> str:
-    """Return the line to print for a problem. It is PASS with the latency, the speedup and the
-    percentages of the time in which engines are active, or FAIL with the error."""
+    """Return the line to print for a problem. If the candidate passed, it is PASS with the latency,
+    the speedup, and the percentages of the time in which engines are active. Otherwise it is FAIL
+    with the error."""
     if not fields["passed"]:
         return f"FAIL {operator:24s} {fields['error']}"
     metrics = fields["summary_metrics"]
