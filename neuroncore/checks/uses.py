@@ -8,8 +8,7 @@ last instruction that wrote the byte before; and findings about these uses:
 
 A use is one operand of one instruction. A window is a view of one tensor, and a storage is the
 memory of one tensor. An area is a storage, or a whole memory if the kernel specifies addresses in
-this memory. A box is the set of bytes that a window covers in an area.
-"""
+this memory. A box is the set of bytes that a window covers in an area."""
 
 from __future__ import annotations
 
@@ -40,9 +39,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """The operands of all instructions of a program, one after the other. The arrays `box`,
-    `window`, `user`, `place`, `writes`, `area` and `reaching` have an element for each operand;
-    user[k] is the number of the instruction that reads or writes operand k."""
+    """The operands of all instructions of a program, one after the other. Each of the arrays `box`,
+    `window`, `user`, `place`, `writes`, `area` and `reaching` has an element for each operand.
+    user[k] is the index of the instruction that uses operand k."""
 
     program: Program
 
@@ -90,8 +89,8 @@ class Uses:
 
     @cached_property
     def reaching(self) -> Array:
-        """For each operand, the number of the last earlier instruction that wrote one of its bytes;
-        -1 if no instruction did."""
+        """For each operand, the index of the last earlier instruction that wrote one of its bytes;
+        -1 for none."""
         count = len(self.columns.call)
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
@@ -110,9 +109,11 @@ class Uses:
 
 
 def sums(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each line whose matrix products are added to a sum that was already read,
-    if the products don't state that they accumulate. The author may think that a new sum begins.
-    Also yield a finding for each line whose matrix products overwrite a sum that was never read."""
+    """Yield two kinds of findings about lines with matrix products:
+
+    * The products are added to a sum that was already read, and don't state that they accumulate.
+      The author may think that a new sum begins.
+    * The products overwrite a sum that was never read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
     window_uses = _WindowUses.of(uses)
@@ -156,8 +157,8 @@ class _WindowUses:
 
     def after_reads(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of instructions: a product that does not state whether it accumulates, and
-        the previous user of the same window, if this instruction read the window. Only windows that
-        were written before the read are considered."""
+        the previous user of the same window, which read the window. Only windows that were written
+        before the read are considered."""
         after = self._follow(self._products(None), ~self.writes)
         began = _written_before(self.window, self.writes)
         for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
@@ -165,7 +166,8 @@ class _WindowUses:
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of instructions: a product that begins a sum, and the previous user of the
-        same window, if this was a product too and no instruction read its result."""
+        same window, which was a product too. No instruction read the result of the previous
+        product."""
         every = self._products(None) | self._products(True) | self._products(False)
         following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -173,16 +175,15 @@ class _WindowUses:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Return a flag for each use: whether it is the result of a product whose argument
-        `accumulate` is `adds`. `adds` is None for products that do not state whether they
-        accumulate."""
+        """Return a flag for each use: whether it is the result of a product with `accumulate=adds`.
+        `adds` is None for products that do not state whether they accumulate."""
         stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products
 
     def _follow(self, later: Array, earlier: Array) -> Array:
-        """Return the positions k for which `earlier` flags use k and `later` flags use k + 1. Both
-        uses must have the same window and belong to different instructions."""
+        """Return the positions k with a flag earlier[k] and a flag later[k + 1]. The two uses must
+        have the same window and belong to different instructions."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
         following: Array = np.flatnonzero(later[1:] & earlier[:-1] & same)
         return following
@@ -199,7 +200,7 @@ def _written_before(window: Array, writes: Array) -> Array:
 
 
 def _says(call: Call, adds: bool | None) -> bool:
-    """Return whether a call is a product whose `accumulate` argument is `adds`."""
+    """Return whether a call is a product with `accumulate=adds`."""
     traits = call.instruction.traits
     is_stated = traits.multiplies and traits.adds in call.arguments
     return is_stated and call.arguments[traits.adds] is adds
@@ -210,10 +211,11 @@ MOST_TRIES = 16  # the most reads that are examined for each pair of lines
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
     """Yield findings for a tensor A whose bytes are overwritten through another tensor B at the
-    same address. The message has three lines: the first writes bytes through A, the second
-    overwrites these bytes through B, and the third reads the bytes through A. There is no finding
-    if the instruction that overwrites the bytes also reads all of them, because B may then be meant
-    as a view of A."""
+    same address.
+
+    The message has three lines: the first writes bytes through A, the second overwrites these bytes
+    through B, and the third reads the bytes through A. There is no finding if the instruction that
+    overwrites the bytes also reads all of them, because B may then be meant as a view of A."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -239,8 +241,9 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
 
 def _candidates(uses: Uses, storage: Array) -> Array:
     """Return the operands that are read from one tensor although the last write to their bytes was
-    through another tensor. Instructions with several results are not considered as writers.
-    `storage` has the storage of each operand."""
+    through another tensor. Writers with several results are left out.
+
+    `storage`: the storage of each operand"""
     kinds, areas = uses.program.kinds, uses.areas
     placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
     reads_of_single = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
@@ -255,10 +258,11 @@ def _candidates(uses: Uses, storage: Array) -> Array:
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """Return the last instruction before `writer` that wrote to the tensor of operand `read`, and
-    whose result shares bytes with this operand and with the result of `writer`. Return None if
-    there is no such instruction, or if `writer` reads all bytes that it overwrites. `storage` has
-    the storage of each operand."""
+    """Return the last instruction before `writer` that wrote to the tensor of operand `read`. Its
+    result must share bytes with this operand and with the result of `writer`.
+
+    Return None if there is no such instruction, or if `writer` reads all bytes that it overwrites.
+    `storage` has the storage of each operand."""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -292,9 +296,8 @@ MOST_REPORTED = 4  # the most lines that are reported
 
 
 def unplaced(uses: Uses) -> Iterator[Finding]:
-    """Yield findings for lines that allocate a tensor without an address in a memory where the
-    kernel specifies the addresses of other tensors. Only the first MOST_REPORTED lines are
-    reported."""
+    """Yield findings for lines that allocate a tensor without an address in a memory where other
+    tensors have addresses. Only the first MOST_REPORTED lines are reported."""
     kinds = uses.program.kinds
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
@@ -314,9 +317,12 @@ NOWHERE = -1  # in no loop
 @dataclass(frozen=True, eq=False)
 class Nesting:
     """The parallel loops around each row (instruction) of a record. A span is a range of rows in
-    which no iteration begins and no loop ends. Span k begins with row `begins[k]`. `loops[k]` has
-    the numbers of the loops around span k, the outermost first, and is filled up with NOWHERE.
-    `values[k]` has the values of these loops' variables."""
+    which no iteration begins and no loop ends.
+
+    `begins`: span k begins with row begins[k]
+    `loops`: loops[k] has the numbers of the loops around span k, the outermost first, and then
+        NOWHERE
+    `values`: values[k] has the values of the variables of these loops"""
 
     begins: Array
     loops: Array
@@ -324,9 +330,8 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Return the nesting that `marks`, the table of `Data.iterations`, describes. A row of the
-        table is [row, loop, value] where an iteration begins, and [row, ~loop, 0] where a loop
-        ends."""
+        """Return the nesting of `marks`, the table of `Data.iterations`. A row of the table is
+        [row, loop, value] where an iteration begins, and [row, ~loop, 0] where a loop ends."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
@@ -343,24 +348,24 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, first: Array, second: Array) -> Array:
-        """Return flags in the shape [pairs, depths]. Flag [k, d] is True if rows first[k] and
-        second[k] are in different iterations of the same loop at depth d."""
+        """Return flags of shape (pairs, depths). Flag [k, d] is True if rows first[k] and second[k]
+        are in different iterations of the same loop at depth d."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])
         return different
 
     def share(self, first: Array, second: Array) -> Array:
-        """Return a flag for each k: whether rows first[k] and second[k] are in the same parallel
-        loop, at the same depth."""
+        """Return a flag for each k: whether one parallel loop contains rows first[k] and second[k]
+        at the same depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         shared: Array = inside.any(axis=1)
         return shared
 
     def value(self, row: int, depth: int) -> int:
-        """Return the value that the variable of the loop at `depth` has at a row; depth 0 is the
-        outermost loop."""
+        """Return the value of the loop variable at `depth` for a row; depth 0 is the outermost
+        loop."""
         return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
 
 
@@ -405,8 +410,8 @@ def _nesting(uses: Uses) -> Nesting | None:
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for each operand that is written, if its bytes were last
-    written by an instruction `writer` in another iteration of the loop at `depth`."""
+    """Yield (operand, writer, depth) for each operand that overwrites bytes of another iteration.
+    The instruction `writer` wrote these bytes last, in another iteration of the loop at `depth`."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)
@@ -415,10 +420,12 @@ def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int
 
 
 def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for each operand that is read, if an instruction `writer` in
-    another iteration of the loop at `depth` writes its bytes. This is the last instruction that
-    writes the bytes before the read, or the last one after the read (`_overwritten_later`). Left
-    out are operands that iterations may share, and operands whose position depends on indices."""
+    """Yield (operand, writer, depth) for each operand that reads bytes of another iteration of the
+    loop at `depth`.
+
+    The instruction `writer` is the last that writes the bytes before the read, or the last that
+    writes them after the read (`_overwritten_later`). Two kinds of operands are left out: operands
+    that iterations may share, and operands whose position depends on indices."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
@@ -430,10 +437,10 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for operands in `read`. The instruction `writer` is the last
-    one in the program that writes the operand's bytes. It comes after the read, in another
-    iteration of the loop at `depth`. Operands whose bytes the same iteration wrote before the read
-    are left out."""
+    """Yield (operand, writer, depth) for operands in `read` that another iteration of the loop at
+    `depth` overwrites after the read. The instruction `writer` is the last in the program that
+    writes the operand's bytes. Operands whose bytes the same iteration wrote before the read are
+    left out."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
@@ -450,9 +457,9 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
-    """Return whether instruction `writer` writes to the tensor of `operand`, at a fixed position.
-    Otherwise it may write to another tensor at the same address. Return also False if the
-    instruction that uses the operand updates it in place."""
+    """Return whether instruction `writer` writes to the tensor of `operand`, at a fixed position,
+    and not to another tensor at the same address. Return False if the instruction that uses the
+    operand updates it in place."""
     windows, start = uses.program.windows(), uses.columns.start
     window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])

@@ -58,7 +58,8 @@ class Task(NamedTuple):
         return cls(entry, spec.target, spec.options, cases, spec.prelude, keywords)
 
     def answer(self, request: Request) -> bytes:
-        """Run a candidate as `request` says. Return the bytes of the answer (`eval.answers`)."""
+        """Run a candidate, and return the bytes of the answer: the records of the runs, or an
+        exception that the candidate raised. `Request` explains `decisions`."""
         cases = self.cases if request.case is None else [self.cases[request.case]]
         return answer(request.source, self._replace(cases=cases), request.decisions)
 

@@ -49,8 +49,8 @@ class Candidate:
 
 def key(sha256: str, fingerprint: str) -> str:
     """Return the key of a verdict: a hash of the candidate's hash, the fingerprint of the
-    specification, and the version of neuroncore. If a random secret was drawn for the verdict, the
-    key does not depend on the secret, because the specification does not contain it."""
+    specification, and the version of neuroncore. A random secret that was drawn for the verdict has
+    no effect on the key, because the specification does not contain it."""
     text = f"{sha256} {fingerprint} {version('neuroncore')}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -62,9 +62,10 @@ class Loops(NamedTuple):
     """Executions of parallel loops. A row is an instruction of the program. All iterations of an
     execution have equally many rows, except that the first may have more.
 
-    Each array has one element for each execution. `depth` is the number of loops around its rows,
-    including this loop. `times` is the number of iterations, and `width` the number of rows of an
-    iteration. There are also the rows where the execution begins and ends."""
+    `depth`: the number of loops around the rows of an execution, including this loop
+    `times`: the number of iterations
+    `width`: the number of rows of an iteration
+    `begin`, `end`: the rows where the execution begins and ends"""
 
     depth: Array
     times: Array
@@ -133,8 +134,8 @@ def _elements(call: Call) -> int:
 
 
 def _merged_transfers(call: Call, machine: Machine) -> int:
-    """Return how many loads or stores like `call` become one transfer; 1 if the call is not
-    merged."""
+    """Return how many loads or stores like `call` are merged into one transfer; 1 for other
+    calls."""
     if call.engine is not engine.dma or call.dynamic or not machine.dma.merged_bytes:
         return 1
     views = call.views(*call.reads, *call.writes)
