@@ -1,9 +1,8 @@
-"""The execution of a compiled program, which the device's compiler made, on the CPU.
+"""Execute a program of the device's compiler on the CPU.
 
 Five engines execute their instructions in order, and each waits for its semaphores. All copies of a
 transfer are executed when an engine starts it. A program is executed only if all of its opcodes,
-formats, operators and settings are known.
-"""
+formats, operators and settings are known."""
 
 from __future__ import annotations
 

@@ -57,12 +57,11 @@ class JoinedWork(NamedTuple):
     """The work of one instruction.
 
     `kind`: the kind of the work, "" if the instruction only waits.
+    `sizes`: for a product, its rows, columns and length; for another instruction of an engine, its
+        partitions, and the elements that it reads and writes; for a transfer, its bytes.
     `engine`: "DMA" for transfers.
     `statement`: the number of the compiler's statement, -1 for none.
-    `place`: the line of the kernel, "" if unknown.
-
-    The sizes are the rows, columns and length of a product; the partitions of an engine's
-    instruction, and the elements that it reads and writes; or the bytes of a transfer."""
+    `place`: the line of the kernel, "" if unknown."""
 
     kind: str
     sizes: tuple[int, ...]

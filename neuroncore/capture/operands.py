@@ -1,4 +1,4 @@
-"""Instructions from the text that the profiler prints for them: their opcode and their operands."""
+"""Parse the text that the profiler prints for an instruction: its opcode and its operands."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def load(arguments: argparse.Namespace, file: str) -> Measured:
 def refuse_others(arguments: argparse.Namespace) -> None:
     """Raise UsageError for arguments that a capture cannot use.
 
-    They are arguments for a script, and options for the estimate of a kernel."""
+    Only a script can take some of them; others are options for the estimate of a kernel."""
     for name in (*ESTIMATED, "args", "inputs"):
         if getattr(arguments, name) is not None:
             option = f"--{name.replace('_', '-')}"

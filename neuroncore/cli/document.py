@@ -176,8 +176,9 @@ class Document:
 
     @property
     def _is_brief(self) -> bool:
-        """Return whether each launch gets one line. This is so for a script, which may launch many
-        kernels, unless --verbose is given."""
+        """Return whether each launch gets one line: for a script, unless --verbose is given.
+
+        A script may launch many kernels."""
         asked = self.arguments
         return asked.is_script(asked) and not asked.verbose and not is_record(Path(asked.file))
 

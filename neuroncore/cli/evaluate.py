@@ -101,7 +101,7 @@ def spec(arguments: argparse.Namespace) -> Spec:
 
 
 def with_secret(judged: Spec, arguments: argparse.Namespace) -> Spec:
-    """Return a specification. If --secret was passed, its number is the specification's secret."""
+    """Return the specification. The number of --secret, if passed, becomes its secret."""
     return judged if arguments.secret is None else replace(judged, secret=arguments.secret)
 
 

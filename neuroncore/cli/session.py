@@ -277,8 +277,9 @@ class Session:
             _jitted(kernel)(*args, **kwargs)
 
     def _run_on_ranks(self, kernel: Any, per_rank: list[Arguments]) -> None:
-        """Launch a kernel on several ranks, with the arguments of each rank, and pass the result to
-        the document as one launch."""
+        """Launch a kernel on several ranks, with the arguments of each rank.
+
+        Pass the result to the document as one launch."""
         before = [copied(arguments) for arguments in per_rank]
         self.document.header()
         asked = self.arguments
