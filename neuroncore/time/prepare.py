@@ -38,11 +38,13 @@ NO_STORES = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program on a machine, ready to be timed. `peak_sbuf` and `peak_psum` are the most bytes per
-    partition that its tiles take at one time. `spill_ns` is the time in nanoseconds in which
-    spilled tiles move; it is added to the total. The program ends with waits for `final_stores`
-    (`semaphores.final_stores`). `collectives_placed` is True once the collectives of the program
-    have their times and their order (`meetings.place_collectives`)."""
+    """A program on a machine, ready to be timed.
+
+    `peak_sbuf`, `peak_psum`: the most bytes per partition that the tiles take at one time
+    `spill_ns`: the nanoseconds in which spilled tiles move, which are added to the total
+    `final_stores`: the program ends with waits for these stores (`semaphores.final_stores`)
+    `collectives_placed`: True once the collectives have their times and their order
+        (`meetings.place_collectives`)"""
 
     compiled: Compiled
     work: Work
@@ -70,9 +72,12 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
-    """Return `known` with the costs of `form`. `form` may differ from the compiled form of `known`
-    only in costs. The machine must have the same memories, and the compiler must not leave out any
-    instruction."""
+    """Return `known` with the costs of `form`.
+
+    `form`: may differ from the compiled form of `known` only in costs
+    `machine`: must have the same memories
+
+    The compiler must not leave out any instruction."""
     work = known.work._replace(**_costs(form, machine))
     return replace(known, compiled=form, work=work)
 
@@ -155,8 +160,8 @@ def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
     """Return the dependencies `first` and `needs` with additional ones: instruction consumers[k]
-    also waits for instruction producers[k]. In both forms instruction i waits for the instructions
-    needs[first[i]:first[i + 1]]."""
+    also waits for instruction producers[k]. Instruction i waits for needs[first[i]:first[i +
+    1]]."""
     if not len(consumers):
         return first, needs
     waiting = owners(first)
@@ -169,11 +174,13 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
     """Return the additional waits of merged instructions as two arrays: each instruction that
-    waits, and the instruction that it waits for. heads[i] is the instruction with which i is
-    merged, or -1. This head does the work of all instructions that are merged with it. So the head
-    waits for the inputs of the others, and the others wait for the head. Instruction i already
-    waits for needs[first[i]:first[i + 1]].
-    """
+    waits, and the instruction that it waits for.
+
+    `heads`: heads[i] is the instruction with which i is merged; -1 for none
+    `first`, `needs`: instruction i already waits for needs[first[i]:first[i + 1]]
+
+    The head does the work of all instructions that are merged with it. So the head waits for the
+    inputs of the others, and the others wait for the head."""
     members = (heads >= 0).nonzero()[0]
     if not len(members):
         return members, members
@@ -187,15 +194,16 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
 def _wait_for_space(
     form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
-    """Let the tiles in one memory wait for space: the memory `region` has `capacity` bytes per
-    partition. Only tiles that the compiler places wait. Their waits are added to `work.previous`.
-    Return the most bytes per partition that are used at one time.
+    """Let the tiles in one memory wait for space. Return the most bytes per partition that are used
+    at one time. The waits of tiles that the compiler places are added to `work.previous`.
+
+    `capacity`: the bytes per partition of the memory `region`
+    `waits`: used if the live tiles exceed the memory, so that some are spilled. A new tile, whose
+        first user is instruction i, then waits for space only if waits[i] is True. Otherwise it
+        takes the space of spilled tiles at once.
 
     Tiles at addresses that the kernel chose may overlap. The result is at least the highest end
-    address of these tiles. If the live tiles exceed the memory, some are spilled. A new tile, whose
-    first user is instruction i, then waits for space only if waits[i] is True; otherwise it takes
-    the space of spilled tiles at once.
-    """
+    address of these tiles."""
     boxes, accesses = form.program.boxes(), form.accesses
     areas, in_region = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
     placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
@@ -235,13 +243,13 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
 
 
 def _leave_out(work: Work, form: Compiled) -> None:
-    """For each instruction that the compiler leaves out, set its times to 0 and its DMA engines to
+    """For each instruction that the compiler leaves out, set the times to 0 and the DMA engines to
     none. A repeated instruction waits only for the instruction that replaces it.
 
     If several instructions write a tile, the last of these writers replaces all instructions that
     write a repetition of the tile. Merging may move some of the replaced instructions before this
-    last writer. These don't wait for it, because the last writer may wait for them. The last
-    instruction that writes the repetition does wait for it."""
+    last writer. These instructions don't wait for the last writer, because it may wait for them.
+    The last instruction that writes the repetition does wait for it."""
     left_out = (form.fate != ISSUED).nonzero()[0]
     if not len(left_out):
         return
@@ -268,8 +276,8 @@ def _block_at_barriers(work: Work, form: Compiled) -> None:
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """Return the queues: their instructions in program order, except loads that the compiler sorts,
-    and the limits of each queue (`Queues`)."""
+    """Return the queues and their limits. The instructions of a queue are in program order, except
+    loads that the compiler sorts."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
@@ -289,8 +297,9 @@ def _queues(form: Compiled, queue: Array) -> Queues:
 
 
 def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> None:
-    """Sort the loads of each queue in `order` by the first use of their data. Queue q has the
-    instructions order[start[q]:start[q + 1]]."""
+    """Sort the loads of each queue by the first use of their data.
+
+    `order`, `start`: queue q has the instructions order[start[q]:start[q + 1]]"""
     moves = queue == LOADS
     if form.policy.software:
         moves |= (queue == GPSIMD) & (form.table.lane[:, 0] >= 0).take(form.row)

@@ -12,10 +12,12 @@ Array = npt.NDArray[Any]
 
 
 class BufferUses(NamedTuple):
-    """The tiles that instructions use. Instruction i is in queue[i], and accesses the boxes
-    (rectangles of bytes: `record.boxes`) with the numbers operands[start[i]:start[i + 1]]. tile[b]
-    is the tile that contains box b, and size[t] the size of tile t; it is negative if the tile is
-    not allocated here."""
+    """The tiles that instructions use. A box is a rectangle of bytes (`record.boxes`).
+
+    `queue`: queue[i] is the queue of instruction i
+    `operands`, `start`: instruction i accesses the boxes operands[start[i]:start[i + 1]]
+    `tile`: tile[b] is the tile that contains box b
+    `size`: size[t] is the size of tile t; negative if the tile is not allocated here"""
 
     start: Array
     operands: Array
@@ -26,14 +28,16 @@ class BufferUses(NamedTuple):
 
 class Slots(NamedTuple):
     """The tiles that have space, one in each slot: tiles in use, and dead tiles whose space is not
-    used again completely. A slot has the tile's number in the order of first use (`number`), the
-    last instruction that uses it (`last`), and the bytes of its space that no later tile has taken
-    (`remaining`). For each queue, it has the last instruction that uses the tile (`user`), and the
-    last one that used the space before the tile (`space`); -1 for none.
+    used again completely.
 
-    following[s] is the next slot in a list. The free slots are a list that ends with -1. The dead
-    tiles are a ring, in the order in which they died; its beginning is the last entry of
-    `following`."""
+    `number`: the tile's number in the order of first use
+    `last`: the last instruction that uses the tile
+    `remaining`: the bytes of the tile's space that no later tile has taken
+    `user`: for each queue, the last instruction that uses the tile; -1 for none
+    `space`: for each queue, the last instruction that used the space before the tile; -1 for none
+    `following`: the next slot in a list. The free slots are a list that ends with -1. The dead
+        tiles are a ring, in the order in which they died; its beginning is the last entry of
+        `following`."""
 
     number: Array
     last: Array
@@ -47,17 +51,19 @@ class Slots(NamedTuple):
 def reuse_of_space(
     uses: BufferUses, waits: Array, capacity: int, slots: Slots, last: Array, previous: Array
 ) -> int:
-    """Let the users of a tile wait until the space that the tile reuses is free: previous[i, q]
-    becomes the last user of that space on queue q. All users wait, because a compiler may begin any
-    of them first. Return the peak of live bytes.
+    """Let the users of a tile wait until the space that the tile reuses is free. Return the peak of
+    live bytes.
 
-    waits[i] is True if a tile whose first user is instruction i waits for space even while more
-    bytes are alive than fit in the memory. The space that has been free the longest is reused
-    first; of tiles that died together, the space of the tile that was used first. If too little
-    space is free, the tile also takes the space of tiles that are spilled, and returns this space
-    when it dies. `last` has an entry for each tile, which this function fills in: the tile's last
-    user, and ~s from its first use on, where s is its slot.
-    """
+    `previous`: previous[i, q] becomes the last user of the reused space on queue q. All users of
+        the tile wait, because a compiler may begin any of them first.
+    `waits`: waits[i] is True if a tile whose first user is instruction i waits for space even while
+        more bytes are alive than fit in the memory
+    `last`: filled in for each tile: the tile's last user, and ~s from its first use on, where s is
+        its slot
+
+    The space that has been free the longest is reused first. If tiles died together, the space of
+    the tile that was used first is reused first. If too little space is free, the tile also takes
+    the space of spilled tiles, and returns this space when it dies."""
     start, operands, tile, size, queue = uses
     for i in range(queue.shape[0]):
         for k in range(start[i], start[i + 1]):
@@ -105,7 +111,7 @@ def _begin(s: Any, number: int, last: Any, slots: Slots) -> None:
 
 @borrowing
 def _take(s: Any, dead: Any, need: Any, slots: Slots) -> Any:
-    """Let slot s take up to `need` bytes of the space of a dead tile. Return the bytes taken."""
+    """Let slot s take up to `need` bytes of a dead tile's space. Return the bytes taken."""
     taken = min(slots.remaining[dead], need)
     slots.remaining[dead] -= taken
     if taken > 0:
@@ -133,9 +139,12 @@ def _end(s: Any, before: int, newest: int, slots: Slots) -> int:
 
 
 class Instructions(NamedTuple):
-    """For each instruction: its call, the instruction that it is merged with or -1 (`heads`), and
-    whether it is issued at all (`made`). Instruction i waits for the instructions
-    needs[first[i]:first[i + 1]]."""
+    """The instructions to assign to engines.
+
+    `call`: the call of each instruction
+    `heads`: the instruction that each is merged with; -1 for none
+    `made`: whether each instruction is issued at all
+    `needs`, `first`: instruction i waits for the instructions needs[first[i]:first[i + 1]]"""
 
     call: Array
     heads: Array
@@ -145,9 +154,12 @@ class Instructions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """The ways to run a call: call c may have any of the rows first[c] to last[c] of a table. Row r
-    occupies queue[r] for busy[r] ns and the DMA engines for lane_ns[r]; its results are available
-    latency[r] ns after that."""
+    """The ways to run a call, as rows of a table.
+
+    `first`, `last`: call c may have any of the rows first[c] to last[c]
+    `queue`, `busy`: row r occupies queue[r] for busy[r] ns
+    `lane_ns`: row r occupies the DMA engines for lane_ns[r]
+    `latency`: the results of row r are available latency[r] ns after that"""
 
     first: Array
     last: Array
@@ -161,11 +173,13 @@ class Choices(NamedTuple):
 def assigned(
     work: Instructions, choices: Choices, semaphore_ns: float, free: Array, done: Array, row: Array
 ) -> None:
-    """Choose row[i], the row of instruction i. If heads[i] is not -1, this is the row of
-    instruction heads[i]. Otherwise it is the row with which instruction i ends first; of several
-    such rows, the first (list scheduling in the order of the program). free[q] is the time at which
-    queue q ends its last instruction so far, and done[i] the time at which the result of i is
-    available. Transfers move their bytes one after the other."""
+    """Choose the row of each instruction. Transfers move their bytes one after the other.
+
+    `row`: row[i] is set to the row with which instruction i ends first; of several such rows, to
+        the first (list scheduling in the order of the program). If heads[i] is not -1, row[i] is
+        set to the row of instruction heads[i].
+    `free`: free[q] is the time at which queue q ends its last instruction so far
+    `done`: done[i] is the time at which the result of instruction i is available"""
     queue, busy, needs = choices.queue, choices.busy, work.needs
     moved = 0.0
     for i in range(len(row)):
