@@ -47,12 +47,13 @@ class Accesses(NamedTuple):
 class Flow(NamedTuple):
     """The dependencies between instructions.
 
-    `needs`, `first`: instruction i waits for needs[first[i]:first[i + 1]]. These are the last
-        writers of all bytes that it reads or overwrites. They are also up to READERS of the last
+    `needs`, `first`: instruction i waits for needs[first[i]:first[i + 1]]. They are the last
+        writers of all bytes that instruction i reads or overwrites, and up to READERS of the last
         readers of each box that it overwrites.
     `overwriting`, `previous`: instruction overwriting[n] also waits for previous[n, q], the last
-        instruction of queue q that reads bytes that it overwrites; -1 for none
-    `reload`: reload[i] is True if the PE array does not hold the stationary tile of instruction i
+        instruction of queue q that reads bytes that are overwritten; -1 for none
+    `reload`: reload[i] is True if the PE array holds another tile than the stationary tile of
+        instruction i when instruction i begins
     `reaching`: reaching[k] is the last writer of operand k (the reaching definition). The array is
         empty if the caller asked for no reaching definitions.
     `killer`: killer[i] is the first instruction that overwrites a part of the result of i"""

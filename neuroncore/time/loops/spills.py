@@ -263,9 +263,9 @@ def _bring(
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
     """Remove one tile from SBUF, and return whether a tile was removed.
 
-    The first tile of `residents.idle` is removed, or, if there is none, the tile that has not been
-    used for the longest time. Its data are saved unless HBM has them. No tile is removed if
-    instruction i uses every tile in SBUF."""
+    The first tile of `residents.idle` is removed. If there is none, the tile is removed that has
+    not been used for the longest time. Data of the removed tile are saved unless HBM has them. No
+    tile is removed if instruction i uses every tile in SBUF."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:
