@@ -39,10 +39,10 @@ def test_an_unsigned_format_stores_the_bits_of_a_negative_integer(width):
     )
 
 
-def test_a_predicated_copy_takes_the_same_constants():
+def test_a_predicated_copy_takes_floats_that_are_integers():
     device = Device()
     tile = device.tile(np.arange(6, dtype=np.int32).reshape(2, 3))
     where = device.tile(np.array([[1, 0, 1], [0, 1, 1]], np.uint8))
-    device.refuses(DtypeError, "tensor_copy_predicated", tile, 2.0, where)
-    device.issue("tensor_copy_predicated", tile, 0.0, where)
-    assert np.array_equal(tile.numpy(), [[0, 1, 0], [3, 0, 0]])
+    device.refuses(DtypeError, "tensor_copy_predicated", tile, 2.5, where)
+    device.issue("tensor_copy_predicated", tile, 2.0, where)
+    assert np.array_equal(tile.numpy(), [[2, 1, 2], [3, 2, 2]])

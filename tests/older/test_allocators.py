@@ -153,7 +153,7 @@ def test_auto_alloc_finds_separate_places():
 @pytest.mark.parametrize(
     ("address", "kind", "message"),
     [
-        ((0, 10**9), KernelError, "1000000"),
+        ((0, 10**9), KernelError, "1,000,000,000"),
         ((0, -64), KernelError, "-64"),
         ((127, 0), KernelError, "127"),
         ((0, 0, 0), SignatureError, "the allocation gives"),
