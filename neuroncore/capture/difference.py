@@ -1,6 +1,7 @@
 """The difference between two runs, at least one of which is measured.
 
-It has the engines and lines that differ most. The other run may be an estimate."""
+The difference lists the opcodes and source lines whose times differ, separately for each engine.
+The other run may be an estimate."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ class CaptureSide:
 def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
     """Return the side for neuroncore's estimate of a kernel.
 
-    It has the instructions of neuroncore's compiled program, with their times."""
+    The side contains the instructions of neuroncore's compiled program, and their times."""
     counts = counted(timeline)
     taken, lines = _times(timeline)
     numbers = Counter[tuple[str, str]]()
@@ -172,7 +173,7 @@ class DifferenceRow:
 class CaptureDifference:
     """The difference of two runs, at least one of which is measured.
 
-    `opcodes` and `lines` have the rows that differ, the largest difference in time first."""
+    `opcodes` and `lines` list the rows that differ, the largest difference in time first."""
 
     old: CaptureSide
     new: CaptureSide

@@ -1,8 +1,7 @@
 """Decoding of the 64 bytes of an instruction, with the tables of `isa/encoding.toml`.
 
 A layout says where the fields of an instruction are. A condition is a wait for a semaphore, or an
-update of one. A setting is any other field, such as a scale.
-"""
+update of a semaphore. A setting is any other field, such as a scale."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ Names = Mapping[int, str]
 
 
 class Condition(NamedTuple):
-    """A wait for a semaphore (S) or an event (E), or an update of one.
+    """A wait for a semaphore (S) or an event (E), or an update of a semaphore or an event.
 
     `kind`: the letter S or E followed by the comparison or the change, such as "S>=" or "S++".
     `number`: identifies the semaphore or event.
@@ -53,7 +52,7 @@ class Condition(NamedTuple):
 
     def profiler_text(self, names: Names, mark: str = "") -> str:
         """Return the text that the profiler writes for a condition, with `mark` in front. `names`
-        has the names of semaphores by number."""
+        contains the name of each semaphore, by number."""
         name = f" ({names[self.number]})" if self.number in names else ""
         text = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
         return f"{text}{self.value}" if self.kind.endswith("=") else text
@@ -99,8 +98,8 @@ class DecodedOperand(NamedTuple):
 
     @property
     def before_bytes(self) -> int:
-        """The bytes per partition by which the lowest element is below the first one; 0 unless a
-        step is negative."""
+        """The distance in bytes per partition from the lowest element to the first one. The
+        distance is 0 unless a step is negative."""
         far = zip(self.steps, self.sizes, strict=True)
         reach = sum(max(-step, 0) * (max(size, 1) - 1) for step, size in far)
         return reach * self.free_bytes // self.free
@@ -113,8 +112,9 @@ class DecodedOperand(NamedTuple):
 class Block(NamedTuple):
     """One end of a DMA transfer, as the instruction that starts the transfer describes it.
 
-    The end is the source if `reads` is True, else the destination. It has counts[0] x counts[1]
-    elements of `element` bytes; `steps` are in bytes. The meaning of `address` depends on `kind`:
+    The end is the source if `reads` is True, else the destination. The end consists of counts[0] x
+    counts[1] elements of `element` bytes; `steps` are in bytes. The meaning of `address` depends on
+    `kind`:
 
     * "address": an address of the device;
     * "variable": an offset in the variable `number`;
@@ -189,8 +189,8 @@ class DecodedInstruction(NamedTuple):
     def profiler_text(self, names: Names | None = None) -> str:
         """Return an instruction as the text that the profiler writes.
 
-        The text has the waits, updates, settings and operands. `names` has the names of semaphores
-        by number."""
+        The text contains the waits, updates, settings and operands. `names` contains the name of
+        each semaphore, by number."""
         if self.printed is not None:
             return self.printed
         names = names or {}
@@ -262,10 +262,11 @@ def our_function(name: str) -> tuple[str, bool]:
 
 
 def unpublished(words: Array) -> Array:
-    """Return which instructions have a byte that no published program has at this position.
+    """Return a flag for each instruction: whether a byte of it differs from all published programs.
 
-    A byte that the layout decodes is checked only if the table `published` of `isa/encoding.toml`
-    lists its values.
+    A byte is compared with the bytes at the same position in published instructions with this
+    opcode. If the layout decodes a byte, the byte is checked only if the table `published` of
+    `isa/encoding.toml` lists its values.
 
     `words`: bytes of instructions with the same known opcode, shape [instructions, 64]."""
     tables = _tables()
@@ -290,7 +291,7 @@ def role(opcode: str) -> str:
 class _OpcodeLayout(NamedTuple):
     """A layout: functions that decode the fields of an instruction from its 64 bytes.
 
-    `bytes` has the positions of all bytes that are decoded."""
+    `bytes` lists the positions of all bytes that are decoded."""
 
     operands: Sequence[Callable[[bytes, _Tables], DecodedOperand]]
     blocks: Sequence[Callable[[bytes, _Tables], Block]]

@@ -36,8 +36,8 @@ MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 class TimedInstruction(NamedTuple):
     """A timed instruction of an engine, by its number in the engine's program.
 
-    It has three times in nanoseconds: its begin, when the engine is free again, and when the result
-    is available."""
+    Three times are stored, in nanoseconds: when the instruction begins, when the engine is free
+    again, and when the result is available."""
 
     engine: int
     number: int
@@ -96,8 +96,8 @@ class Clock:
     """The Tensor engine's clock.
 
     Time is divided into windows of equal length, one of which begins at `phase_ns`. The clock has
-    its full rate in a window if matrix products were busy enough in the window before: they must
-    have streamed enough rows of their moving matrices through the array."""
+    its full rate in a window if matrix products were busy enough in the window before: the products
+    must have streamed enough rows of their moving matrices through the array."""
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
@@ -314,13 +314,13 @@ def _takes_columns(kind: DecodedInstruction) -> bool:
 
 
 def estimate(program: Neff, machine: Machine) -> Capture:
-    """Return the program as a capture of estimated times.
+    """Return a capture of the program, with estimated times.
 
     A program does not determine when the windows of the Tensor engine's clock begin, so several
-    phases are tried. The capture has the times of the middle result. Its `range_ns` reaches from
-    the shortest to the longest result, each multiplied by a factor of the machine (`replay.range`).
-    Raise UsageError if a semaphore never reaches a value that an instruction waits for, or if an
-    update of a semaphore has an unknown effect."""
+    phases are tried. The capture contains the times of the middle result. Its `range_ns` reaches
+    from the shortest to the longest result, each multiplied by a factor of the machine
+    (`replay.range`). Raise UsageError if a semaphore never reaches a value that an instruction
+    waits for, or if an update of a semaphore has an unknown effect."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
@@ -333,10 +333,11 @@ def estimate(program: Neff, machine: Machine) -> Capture:
 
 
 def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
-    """Return the program as a capture of estimated times, for one phase of the Tensor engine's
-    clock.
+    """Return a capture of the program, with the times that are estimated for one phase of the
+    Tensor engine's clock.
 
-    One of the clock's windows begins at `phase_ns`. Raise UsageError like `estimate`."""
+    The phase is `phase_ns`, the time at which one of the clock's windows begins. Raise UsageError
+    like `estimate`."""
     cores = []
     for number, graph in enumerate(program.graphs):
         replay = _Replay(graph, machine, phase_ns)

@@ -152,8 +152,8 @@ def _unnamed(kind: DecodedInstruction) -> str:
 
 
 def _unusual(code: Code) -> Iterator[tuple[str, int]]:
-    """Yield opcodes, each with the number of its instructions that have a byte with an unknown
-    value."""
+    """Yield pairs (opcode, count). `count` is the number of instructions with this opcode that
+    contain a byte with an unknown value."""
     opcodes = encoding.opcodes()
     for opcode in np.unique(code.words[:, 0]).tolist():
         words = code.words[code.words[:, 0] == opcode]
@@ -170,7 +170,8 @@ def _codes(
 ) -> Array:
     """Return the bits of an input's elements, as integers.
 
-    An input whose format numpy lacks may be given as raw bytes of the same width."""
+    If numpy lacks the format of the input, the input may be passed as raw bytes of the same
+    width."""
     if name not in inputs:
         names = ", ".join(inputs) or "nothing"
         raise UsageError(f"the program's input {name} is missing; the given inputs are: {names}")
@@ -203,8 +204,8 @@ def _output(state: State, name: str, form: str, shape: tuple[int, ...]) -> Array
 
 
 def _run(state: State, graph: Graph) -> None:
-    """Execute the instructions of each engine until all have ended. Raises UsageError if all
-    engines wait."""
+    """Execute the instructions of each engine until all programs have ended. Raises UsageError if
+    all engines wait."""
     next_numbers = dict.fromkeys(graph.code, 0)
     while True:
         before = sum(next_numbers.values())
@@ -222,8 +223,8 @@ def _run(state: State, graph: Graph) -> None:
 def _advance(state: State, engine: int, code: Code, next_numbers: dict[int, int]) -> Waiting | None:
     """Execute an engine's instructions until one has to wait.
 
-    Return this instruction, or None at the end of the program. `next_numbers` has the number of
-    each engine's next instruction, and is updated."""
+    Return this instruction, or None at the end of the program. `next_numbers` contains the number
+    of each engine's next instruction, and is updated."""
     stream = code.instructions
     while next_numbers[engine] < len(stream):
         kind = stream[next_numbers[engine]]
@@ -248,7 +249,7 @@ def _named(engine: int, code: Code, number: int) -> str:
 def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
     """Return the message for engines that all wait.
 
-    It names the first engine with its condition, and the number of the others."""
+    The message names the first engine and its condition, and states how many other engines wait."""
     engine, number, wait = waiting[0]
     user = graph.semaphores.get(wait.number, "")
     return (

@@ -51,7 +51,7 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
 def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:
     """Yield each core with the instructions that the profiler shows.
 
-    They begin and end while the profiler counts."""
+    These instructions begin and end while the profiler counts."""
     for core in capture.cores:
         rows = core.instructions
         yield core, rows[(rows["begin_ns"] >= 0) & (rows["end_ns"] <= capture.total_ns)]
@@ -209,7 +209,7 @@ def _of_peak(
 ) -> dict[str, float]:
     """Return the figures that are relative to a peak of the machine.
 
-    `cores`: the number of cores whose Tensor engines are added up.
+    `cores`: the number of cores whose peaks are added up.
     `total`: the time in nanoseconds."""
     peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
     model = flops["hardware_flops"] - flops["transpose_flops"]

@@ -80,7 +80,7 @@ class JoinedWork(NamedTuple):
 def ours(timeline: Timeline) -> list[JoinedWork]:
     """Return the work of neuroncore's compiled program, in program order.
 
-    There is an entry for each instruction that the device would have."""
+    There is an entry for each instruction that the device would execute."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
     heads = timeline.compiled.heads
     issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()
@@ -139,9 +139,9 @@ def _direction(call: Call) -> str:
 
 
 def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
-    """Return the work of the kernel's instructions in order of time.
+    """Return the work of the kernel's instructions, in order of time.
 
-    Each has its row in `core.instructions`."""
+    Each entry is a pair: the index of the instruction in `core.instructions`, and its work."""
     moves = {int(move["trigger"]): move for move in core.moves}
     works = []
     for row in core.kernel.tolist():
@@ -159,7 +159,8 @@ def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
 def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
     """Return the work of the instructions of a compiled program, engine by engine.
 
-    Each has a key: the engine, and the number of the instruction in the engine's program."""
+    Each entry is a pair (key, work). A key consists of the engine, and the number of the
+    instruction in the engine's program."""
     works = []
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}

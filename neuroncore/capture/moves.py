@@ -3,7 +3,7 @@
 A transfer ends when its semaphore has been incremented 16 times, once by each DMA engine. Transfers
 of a queue end in the order in which they are started. An element is what one DMA engine moves at a
 time. A static block is a group of transfers whose descriptors are written before the program runs.
-A Row is a transfer, with the fields of MOVE."""
+A `Row` is a tuple that describes a transfer; its values are the fields of MOVE."""
 
 from __future__ import annotations
 
@@ -213,9 +213,10 @@ def _likely(
 
 
 def _static_queues(triggers: Triggers, engine: int) -> list[int]:
-    """Return the static queues of an engine that moved something, sorted by begin.
+    """Return the static queues of an engine that moved data, sorted by the time of their first
+    element.
 
-    They are indices of `queues`."""
+    The queues are indices of `queues`."""
     elements = triggers.elements
     used = {
         number: float(elements["begin_ns"][elements["queue"] == number].min())

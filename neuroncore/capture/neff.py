@@ -1,13 +1,13 @@
 """Compiled programs (.neff): what the device's compiler made of a kernel.
 
-A file is a header of 1,024 bytes and a gzipped tar archive. For each core the archive has
+A file is a header of 1,024 bytes and a gzipped tar archive. For each core the archive contains
 
 * the instructions of each engine (64 bytes each);
 * JSON with its queues, its variables and its static DMA blocks;
 * the constants;
 * debug information: the compiler's name of each instruction, and its statement.
 
-The format is not documented. This module reads what published programs have."""
+The format is not documented. This module reads the parts that published programs contain."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ DAMAGED = (
 class Statement:
     """A statement of the kernel, as the compiler names it.
 
-    It has the statement's result, such as "float32<128 x 512> $12[i, j]", and its file and line.
-    They are "" and 0 if the program does not have them."""
+    `text` is the statement's result, such as "float32<128 x 512> $12[i, j]". `file` and `line` are
+    "" and 0 if the program does not contain them."""
 
     number: int
     text: str
@@ -67,8 +67,8 @@ class Statement:
 class Code:
     """The program of one engine.
 
-    It has the instructions, 64 bytes each. For each instruction, it has the compiler's name, the
-    number of its statement (-1 for none), and whether it transposes."""
+    The instructions have 64 bytes each. For each instruction, the program contains the compiler's
+    name, the number of its statement (-1 for none), and whether it transposes."""
 
     words: Array
     names: Sequence[str]
@@ -127,8 +127,8 @@ class StaticBlock:
 class Queue:
     """A DMA queue.
 
-    It has its name in the file, its kind, its number of rings of descriptors, and the semaphores
-    that its transfers increment."""
+    The attributes are its name in the file, its kind, its number of rings of descriptors, and the
+    semaphores that its transfers increment."""
 
     name: str
     kind: str
@@ -191,8 +191,8 @@ class Graph:
 class Neff:
     """A compiled program.
 
-    It has its target, the compiler that made it, and the programs of its cores. Each input and
-    output has a format and a shape, by name."""
+    The attributes are the target, the compiler that made the program, the programs of the cores,
+    and the inputs and outputs. Each input and output has a format and a shape, by name."""
 
     name: str
     target: str
@@ -413,8 +413,8 @@ def _first(entry: Message, number: int) -> int:
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
     """Return the statements of a core by number.
 
-    They are in the files of statements whose names contain the core's name (`graph`). If there are
-    none, all files of statements are read."""
+    They are read from the files of statements whose names contain the core's name (`graph`). If
+    there are no such files, all files of statements are read."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
     chosen = [name for name in named if graph in name] or named
     statements = {}

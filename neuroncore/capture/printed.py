@@ -1,7 +1,7 @@
 """The JSON that `neuron-profile view --output-format json` writes, read as a capture.
 
-The JSON has a row for each instruction, with its operands as text, which `operands` parses. It also
-has a row for each element that DMA engines moved, and for each change of a semaphore."""
+The JSON contains a row for each instruction, whose operands are text that `operands` parses. It
+also contains a row for each element that DMA engines moved, and for each change of a semaphore."""
 
 from __future__ import annotations
 

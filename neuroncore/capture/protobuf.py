@@ -12,7 +12,7 @@ Value = int | memoryview
 
 
 class Malformed(ValueError):
-    """The contents of a file do not have its format."""
+    """The error for contents of a file that do not have the format of the file."""
 
 
 class Message:
@@ -37,7 +37,7 @@ class Message:
         return number in self._fields
 
     def all_bytes(self, number: int) -> list[memoryview]:
-        """Return the values of a field of bytes. Raise Malformed if one is an integer."""
+        """Return the values of a field of bytes. Raise Malformed if a value is an integer."""
         values = [value for value in self._fields.get(number, []) if isinstance(value, memoryview)]
         if len(values) != len(self._fields.get(number, [])):
             raise Malformed(f"field {number} holds a number where bytes are expected")
@@ -54,7 +54,8 @@ class Message:
             raise Malformed(f"field {number} is not text") from None
 
     def messages(self, number: int) -> list[Self]:
-        """Return all messages in a field. Raise Malformed if a value of the field is not one."""
+        """Return all messages in a field. Raise Malformed if a value of the field is not a
+        message."""
         return [type(self)(value) for value in self.all_bytes(number)]
 
     def message(self, number: int) -> Self:

@@ -1,6 +1,6 @@
 """A measured run, from a device trace or the profiler's JSON.
 
-It has the methods and properties of a Run, whose times are estimates."""
+A measured run has methods and properties of a Run. The times of a Run are estimates."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Measured:
         return why(self.capture, top)
 
     def diff(self, other: Measured | CaptureSide) -> CaptureDifference:
-        """Compare this run with another, or with an estimate (`difference.estimated`)."""
+        """Compare this run with another run, or with an estimate (`difference.estimated`)."""
         return compared(self.side, other.side if isinstance(other, Measured) else other)
 
     @property

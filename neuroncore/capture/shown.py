@@ -42,7 +42,8 @@ def documents(
 ) -> tuple[list[Json], list[Json]]:
     """Return the cores that ran the kernel, and the files with the lines of their instructions.
 
-    They are files of the kernel, or if lines are unknown, a list of the compiler's statements."""
+    The files are files of the kernel. If lines are unknown, the only file is a list of the
+    compiler's statements."""
     cores = [core for core in capture.cores if len(core.kernel)]
     files: dict[str, str] = {}
     shown_cores = [
@@ -140,7 +141,10 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
 
 
 def _places(core: MeasuredCore) -> Array:
-    """Return each event's row before rows are sorted by begin; -1 for events without a row."""
+    """Return the number of each event's row, or -1 for events without a row.
+
+    The rows are numbered in their order before sorting: first the instructions of the kernel, then
+    the transfers."""
     count = len(core.instructions) + len(core.moves)
     places = np.full(count, -1)
     places[core.kernel] = np.arange(len(core.kernel))
@@ -149,7 +153,9 @@ def _places(core: MeasuredCore) -> Array:
 
 
 def _causes(core: MeasuredCore, order: Array) -> Array:
-    """Return the row of each row's cause; -1 for none. `order` sorts the rows by begin."""
+    """Return, for each row, the number of the row that is its cause, or -1 for no cause.
+
+    `order` is the permutation that sorts the rows by begin."""
     places, sorted_place = _places(core), np.empty(len(order), np.int64)
     sorted_place[order] = np.arange(len(order))
     events = np.append(core.kernel, len(core.instructions) + np.arange(len(core.moves)))
@@ -229,11 +235,11 @@ def _lines(
     site_of: Mapping[int, int],
     columns: Mapping[str, Array],
 ) -> Iterator[Json]:
-    """Yield each line's number of instructions, its time on the critical path, and its time by
-    queue.
+    """Yield three figures for each line: the number of its instructions, its time on the critical
+    path, and its time by queue.
 
-    The path is `path`, and its time is in nanoseconds. The time by queue is how long the line
-    occupies each queue."""
+    `path` is the critical path. Times are in nanoseconds. The time by queue is how long the
+    instructions of the line occupy each queue."""
     spots = sorted({(site[0], site[1]) for site in sites[1:]})
     line_of = np.array([spots.index((s[0], s[1])) if s[1] else len(spots) for s in sites])
     line, queues = line_of[columns["site"]], len(LANES) + len(core.queues)

@@ -33,8 +33,8 @@ LARGEST = 1 << 32  # bytes of all tensors
 class DmaEnd(NamedTuple):
     """One end of a copy in a transfer.
 
-    It has the variable, an offset in bytes, and the bytes and the format of each element. It also
-    has steps in bytes and counts by axis, innermost axis first."""
+    The end is described by the variable, an offset in bytes, the bytes and the format of each
+    element, and the steps in bytes and counts of its axes, innermost axis first."""
 
     variable: Variable
     offset: int

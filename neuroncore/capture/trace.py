@@ -1,10 +1,11 @@
 """Device traces (.ntff): what engines, DMA engines and semaphores did on a device, and when.
 
-A file has 128 bytes with a version and the length of the header, then the header, then the body.
-The header is a protobuf message. It has a graph for each core: its programs as they were loaded,
-the names of its queues, and the rates of its clocks. The body consists of sections. A section is an
-array of records of 16 bytes. The format is not documented. It was worked out from published traces,
-and compared with the tables that `neuron-profile view` prints for them."""
+A file begins with 128 bytes that contain a version and the length of the header. Then come the
+header and the body. The header is a protobuf message. For each core the header contains a graph:
+the programs of the core as they were loaded, the names of its queues, and the rates of its clocks.
+The body consists of sections. A section is an array of records of 16 bytes. The format is not
+documented. It was worked out from published traces, and compared with the tables that
+`neuron-profile view` prints for them."""
 
 from __future__ import annotations
 
@@ -133,18 +134,18 @@ class Trace:
 class _Clocks:
     """The clocks that the recorded times come from.
 
-    `of` has one or more triples by the number of a clock: a reference time in ps, the length of a
-    tick that the recorded times assume, and the true length of a tick. Both lengths are in 1/1024
-    ps. On trn1 each engine has a separate clock. On trn2 all engines share one, whose recorded
-    times are right."""
+    `of` maps the number of each clock to one or more triples. A triple consists of a reference time
+    in ps, the length of a tick that the recorded times assume, and the true length of a tick. Both
+    lengths are in 1/1024 ps. On trn1 each engine has a separate clock. On trn2 all engines share
+    one clock, whose recorded times are right."""
 
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 
     def times(self, ps: Array, clock: int, number: int = 0) -> Array:
-        """Return recorded times as times on the common clock, in picoseconds.
+        """Convert recorded times to times on the common clock, in picoseconds.
 
-        `clock` is the number of the clock of the records, and `number` chooses one of its
-        triples."""
+        `clock`: identifies the clock that recorded the times.
+        `number`: the index of the triple to use, among the triples of this clock (`of`)."""
         recorded = _signed(ps)
         triples = self.of.get(clock)
         if not triples:

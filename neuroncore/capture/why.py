@@ -112,7 +112,7 @@ def unknown_text(unknown: Mapping[str, int]) -> str:
 def busy(core: MeasuredCore) -> dict[str, float]:
     """Return the share of the kernel's window in which each engine executes an instruction.
 
-    The share under "DMA" is that in which DMA engines move data."""
+    The share under "DMA" is the share in which DMA engines move data."""
     begin, end = core.window
     window, rows = (end - begin) or 1.0, core.instructions[core.kernel]
     shares = {}

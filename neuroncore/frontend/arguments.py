@@ -139,7 +139,7 @@ def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> 
 
 def referred(reference: Callable[..., Any], arguments: Arguments, rank: int | None) -> Any:
     """Return the results of a reference function for the arguments of a rank. If `rank` is None,
-    `arguments[0]` has the Arguments of each rank. Then return a list with the results of each
+    `arguments[0]` lists the Arguments of each rank. Then return a list with the results of each
     rank."""
     if rank is None:
         return [referred(reference, part, number) for number, part in enumerate(arguments[0])]

@@ -1,6 +1,6 @@
 """The function that issues each instruction, by name, for both APIs.
 
-The module also has additions of today's API: registers, and arguments by which a kernel must
+The module also contains additions of today's API: registers, and arguments by which a kernel must
 promise something, such as `unique_indices`."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def function(name: str) -> Issues:
 
 
 def _with_scales_first(dma_compute: Issues) -> Issues:
-    """Return dma_compute with a second order of arguments: `scales` before `reduce_op`, as in
-    releases before 0.3."""
+    """Return a function that calls dma_compute. It also accepts the order of arguments of releases
+    before 0.3, in which `scales` comes before `reduce_op`."""
 
     @wraps(dma_compute)
     def in_either_order(*args: Any, **named: Any) -> NkiInstruction:
@@ -58,7 +58,7 @@ REORDERED = {"dma_compute": _with_scales_first}
 
 
 def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
-    """Return a new register. It has the value `x`, unless `x` is None.
+    """Return a new register. It contains the value `x`, unless `x` is None.
 
     `x` may also be a tensor with one element, whose value is loaded. Release 0.2 of the API accepts
     such a tensor (its release notes), and nki-library still passes one. Today's guide forbids

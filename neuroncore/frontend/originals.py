@@ -97,9 +97,9 @@ class Originals:
     """The arguments of a launch, with the values that they had before the launch."""
 
     def __init__(self, arguments: Arguments, lazily: bool) -> None:
-        """Copy the arguments, but not large arrays if `lazily`. `lazily` is for kernels, because
-        other functions may change arrays without instructions. Raises UsageError for an argument
-        that can't be copied."""
+        """Copy the arguments. If `lazily`, large arrays are not copied yet. `lazily` is for
+        kernels, because other functions may change arrays without instructions. Raises UsageError
+        for an argument that can't be copied."""
         large = _large(leaves(list(arguments))) if lazily else []
         self.of = {id(array): OriginalArray(array) for array in large}
         self._arguments = copied(arguments, but=large)

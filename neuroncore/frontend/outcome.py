@@ -433,7 +433,7 @@ def together(settings: Sequence[Setting]) -> Setting:
 
 class WarnedLine(NamedTuple):
     """The key of a finding that is reported only once: its code, and the file and line of the
-    kernel. A finding without a line has its message as `file`."""
+    kernel. For a finding without a line, `file` is the message of the finding."""
 
     code: str
     file: str

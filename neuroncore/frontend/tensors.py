@@ -156,7 +156,7 @@ def question() -> syntax.Question:
 
 
 def is_there(tile: Tile) -> bool:
-    """Return whether the user's condition may only test if there is a tile, as in `if bias:`.
+    """Return whether the user's condition may be a test that a tile was passed, as in `if bias:`.
 
     Kernels test optional arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py).
     Such a condition is true whatever the tile contains, and is reported. Return False for `not`,

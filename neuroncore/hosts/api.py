@@ -97,12 +97,12 @@ class Run:
 
     Figures, lines, tiles and instructions describe the recorded program; their times are estimates.
     They are computed when they are first used. Without a record (`Options.record`), they raise
-    UsageError. A Run that was loaded from a file lacks only the float64 results. `finished` has the
-    data of the launch.
+    UsageError. A Run that was loaded from a file lacks only the float64 results. `finished`
+    contains the data of the launch.
 
-    The Run of a launch on several ranks has the results, the cores and the times of all ranks, rank
-    by rank. `ranks` has a Run for each rank. Only the Run of all ranks can be replayed and
-    saved."""
+    The Run of a launch on several ranks contains the results, the cores and the times of all ranks,
+    rank by rank. `ranks` is a list with a Run for each rank. Only the Run of all ranks can be
+    replayed and saved."""
 
     def __init__(
         self,
@@ -402,11 +402,11 @@ def run(
 
     The kernel changes the arguments to which it writes. The Run keeps copies of the original
     arguments, with one exception: numpy arrays of 1 MiB or more that the kernel only reads. If such
-    an array has changed when the Run needs it, UsageError is raised. But the Run compares only 8 of
-    every 2,048 or more bytes, so it may not notice a few changed elements.
+    an array has changed when the Run needs it, UsageError is raised. But the Run compares only 8
+    bytes of each block of at least 2,048 bytes, so it may not notice a few changed elements.
 
-    `per_rank` has a tuple or a dict of arguments for each rank, and the kernel runs on this many
-    ranks. Each rank has `lnc` cores, by default as many as the kernel's grid needs. If several
+    `per_rank` contains a tuple or a dict of arguments for each rank, and the kernel runs on this
+    many ranks. Each rank has `lnc` cores, by default as many as the kernel's grid needs. If several
     ranks get the same array, each rank has its own copy, and the caller's array does not change.
     `instance` is the instance of the ranks, such as trn2.48xlarge; the default is the largest
     instance of the target.
@@ -433,9 +433,9 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
-    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be
-    (arguments after the launch, arguments before the launch). By default, the Run has the arrays
-    that the launches kept."""
+    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be the pair
+    (arguments after the launch, arguments before the launch). By default, the Run contains the
+    arrays that the launches kept."""
     pairs = [outcomes.arrays_of(launch) for launch in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])
 
@@ -443,7 +443,7 @@ def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = No
 def of_ranks(
     launches: Sequence[Launch], used: Sequence[Arguments], before: Sequence[originals.Before | None]
 ) -> Run:
-    """Return the Run of a launch on all ranks of a world. `used` and `before` have the arguments of
+    """Return the Run of a launch on all ranks of a world. `used` and `before` list the arguments of
     each rank after and before the launch."""
     first, several = launches[0], len(launches) > 1
     cores = [core for launch in launches for core in launch.cores]

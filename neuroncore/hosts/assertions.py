@@ -23,8 +23,8 @@ else:
 
 
 class TestLaunches(Protocol):
-    """The launches of a test, each as a tuple with a Launch for each rank. `allowed` has the codes
-    of findings that do not fail the test."""
+    """The launches of a test, each as a tuple with a Launch for each rank. `allowed` contains the
+    codes of findings that do not fail the test."""
 
     launches: list[tuple[Any, ...]]
     allowed: set[str]

@@ -1,5 +1,5 @@
-"""Budgets of kernels in tests. A budget is a set of limits on the estimates of launches. A file has
-the budgets of all tests."""
+"""Budgets of kernels in tests. A budget is a set of limits on the estimates of launches. A file
+contains the budgets of all tests."""
 
 from __future__ import annotations
 

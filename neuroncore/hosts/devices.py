@@ -44,7 +44,7 @@ def device(caller: str) -> Any:
 
 @functools.cache
 def prepare_torch() -> None:
-    """Prepare torch, if it is installed: it accepts the devices "xla" and "neuron", and
+    """Prepare torch, if it is installed. Then torch accepts the devices "xla" and "neuron", and
     torch.compile calls kernels without tracing into them."""
     if find_spec("torch") is None:
         return
@@ -117,7 +117,7 @@ def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     """Call a torch function, and return its result. If the function moves a tensor between the CPU
-    and the device, the result is a copy, so that both tensors exist."""
+    and the device, the result is a copy, so that the original and the moved tensor both exist."""
     values = [*args, *named.values()]
     there = any(_is_ours(torch, value) for value in values)
     back = function is torch.Tensor.cpu or any(_is_cpu(torch, value) for value in values)

@@ -66,8 +66,8 @@ def load_ipython_extension(shell: Any) -> None:
         shell.showtraceback((kind, error, trace))
 
     def run_cell(line: str, cell: str) -> None:
-        """%%neuroncore [--target MACHINE]: run the cell, and show its launches. The last Run is
-        `_run`."""
+        """%%neuroncore [--target MACHINE]: run the cell, and show its launches. The variable `_run`
+        is the last Run."""
         _run_cell(shell, line, cell)
 
     source.cell_name = name

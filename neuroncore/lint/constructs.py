@@ -6,8 +6,8 @@ the device is a loop that the device runs; the compiler unrolls other loops. A f
 device is a kernel, or a function that a kernel calls.
 
 Each rule receives a Spot: a node of such a function, and the loops around the node. The rule yields
-its findings as tuples (code, node, sentence). The row of a code in
-neuroncore/base/codes/source.toml has the releases in which the rule applies."""
+its findings as tuples (code, node, sentence). For each code, a row in
+neuroncore/base/codes/source.toml lists the releases in which the rule applies."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 def _enter(node: ast.AST, around: Around, listed: list[Spot]) -> None:
     """Append the Spots of a node, and of the nodes inside it that the compiler reads, to `listed`.
-    Decorators, defaults, annotations, and nodes without rules are left out. `around` has the fields
-    of the node's Spot, except the node."""
+    Decorators, defaults, annotations, and nodes without rules are left out. `around` contains the
+    fields of the node's Spot, except the node."""
     kind = type(node)
     if kind not in WITHOUT_RULES:
         listed.append(Spot(node, *around))

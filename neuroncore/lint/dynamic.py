@@ -54,8 +54,9 @@ def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a condition may test whether the caller passed the tensor `node`, and not its
-    contents. `asker` is the statement or expression with the condition."""
+    """Return whether a condition, such as `if bias:`, may test whether the caller passed the tensor
+    `node`. Return False if the condition tests the contents of the tensor, or if `node` is not a
+    tensor. `asker` is the statement or expression with the condition."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared

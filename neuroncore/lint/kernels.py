@@ -67,8 +67,8 @@ class SourceFiles:
         return None if dotted is None else self.api_name_of(module, dotted)
 
     def api_name_of(self, module: Module, dotted: str) -> str | None:
-        """Return the API's name for a dotted name of the file, or None if the API has no such
-        name."""
+        """Return the full name in the API, such as "nki.isa.iota", for a dotted name in the file,
+        such as "nisa.iota". Return None if the name does not mean a name of the API."""
         meaning = self.modules.meaning_of(module, dotted)
         return meaning if isinstance(meaning, str) and meaning.split(".")[0] == "nki" else None
 

@@ -4,10 +4,10 @@ of each release of the API. The files are not executed.
 Release 0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. Release 0.2 is nki of SDK 2.27 and
 2.28, and releases 0.3 to 0.6 are nki of SDK 2.29 to 2.32.
 
-`api/signatures.json` has the forms of each name. A form is the first and the last release, and the
-parameters, with "=" after a parameter that has a default. The file has the names and parameters
-that the reference pages of these SDKs list, or that nki-library of the same SDK uses. Reference
-pages before 0.3 omit many parameters that kernels use."""
+`api/signatures.json` lists the forms of each name. A form is the first and the last release, and
+the parameters, with "=" after a parameter that has a default. The names and parameters come from
+the reference pages of these SDKs, and from nki-library of the same SDK. Reference pages before 0.3
+omit many parameters that kernels use."""
 
 from __future__ import annotations
 

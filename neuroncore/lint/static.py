@@ -205,7 +205,7 @@ class Issue:
 
     If `when` is NAMED, the issue concerns each use of the name that is not a call. Otherwise `when`
     is a key of CONDITIONS, and the issue concerns the calls for which the condition holds. The
-    table has no known issues that concern only one machine, because a run reports these issues."""
+    table omits issues that concern only one machine. A run on that machine reports them."""
 
     name: str
     when: str
@@ -276,7 +276,7 @@ CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
 
 
 def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
-    """Yield the known issues that a name or a call has in a release of today's API."""
+    """Yield the known issues that concern a name or a call, in a release of today's API."""
     node, scope = spot.node, spot.scope
     if scope.is_older:
         return

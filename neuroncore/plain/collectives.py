@@ -1,4 +1,4 @@
-"""Collectives. `parts` has the instruction of each participating core, in the order of the
+"""Collectives. `parts` lists the instruction of each participating core, in the order of the
 group."""
 
 from collections.abc import Sequence
@@ -69,7 +69,8 @@ def collective_permute_implicit(parts: Parts) -> None:
 
 
 def collective_permute_implicit_reduce(parts: Parts) -> None:
-    """dsts[k] = op(srcs[k], others[k]) of the rank's predecessor in the ring of channel k"""
+    """dsts[k] = op(srcs[k], others[k]), computed by the rank's predecessor in the ring of channel
+    k"""
     sent = []
     for i in parts:
         op, pairs = i.core.operator(i.op), zip(i.srcs, i.others, strict=True)
@@ -83,8 +84,8 @@ def sources(parts: Parts) -> list[list[Array]]:
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """Write to dsts[k] of each rank what the previous rank in the ring of channel k sends. The n-th
-    rank of the group sends sent[k][n]."""
+    """Write sent[k][n] to the dsts[k] of the next rank after rank n of the group. The ranks are in
+    the order of channel k's ring."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)
@@ -99,9 +100,9 @@ def reductions(parts: Parts) -> list[Array]:
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
     """Return the codes of the reduction of `srcs`, one for each rank. `Options.collective_rounding`
-    selects the order and the rounding. chain: in the order of the ranks, rounded once. ring: in as
-    many parts as ranks; part p begins with rank p + 1, and is rounded after each rank. mesh: first
-    the ranks of each chip, rounded once; then the chips, rounded once."""
+    selects one of three ways. chain combines the ranks in order and rounds once. ring cuts the data
+    into as many parts as ranks; part p begins with rank p + 1 and is rounded after each rank. mesh
+    combines the ranks of each chip and rounds, then combines the chips and rounds."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [src.values().reshape(-1) for src in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
@@ -123,11 +124,10 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 def deliver(parts: Parts, to_all: bool) -> None:
     """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n. Row
-    0 has the number of elements to send to rank n, and row 1 their position in src. If
-    `has_rdispls` is True, row 3 has the position in dst of the elements from rank n. Otherwise dst
-    has equal parts. Unless `recv_counts_known` is True, row 2 gets the number of elements that
-    arrived from each rank. If `to_all` is True, column 0 describes the elements to send to every
-    rank."""
+    0 contains the number of elements to send to rank n, and row 1 their position in src. If
+    `has_rdispls` is True, row 3 contains the position in dst of the elements from rank n. Otherwise
+    dst has equal parts. Unless `recv_counts_known` is True, the number of elements that arrived
+    from each rank is written to row 2. If `to_all` is True, column 0 is about all ranks."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -111,8 +111,8 @@ def are_whole(*operands: Operand) -> bool:
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """Return the code of a constant. An integer format has the low bits of the constant, a float
-    format rounds the constant to nearest even, and a packed format has 0."""
+    """Return the code of a constant. For an integer format this is its low bits, for a float format
+    the constant rounded to nearest even, and for a packed format 0."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":

@@ -105,14 +105,14 @@ def _width(form: Coding) -> int:
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
     """Return the format of the elements in packed codes, and the codes of the elements. A new last
-    axis has the four elements."""
+    axis contains the four elements."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)
 
 
 def pack(form: Coding, codes: Array) -> Array:
-    """Return packed codes. The last axis of `codes` has the codes of four elements."""
+    """Return packed codes. The last axis of `codes` contains the codes of four elements."""
     shifts = np.arange(PACKED, dtype=np.uint32) * _width(form)
     return np.bitwise_or.reduce(codes.astype(np.uint32) << shifts, axis=-1).astype(form.codes)
 

@@ -63,7 +63,8 @@ def seed(core: Any, unit: engine, number: int, program: int) -> None:
 
 
 def is_xorwow(core: Any, unit: engine) -> bool:
-    """Return whether the engine has XORWOW. The Vector engine before v4 has a shift register."""
+    """Return whether the engine's generator is XORWOW. The Vector engine before v4 uses a plain
+    shift register."""
     return unit is engine.gpsimd or bool(core.machine.has("vector_random_state"))
 
 
@@ -86,8 +87,8 @@ def draw(i: Any) -> Array:
 
 
 def uniform(i: Any) -> Array:
-    """Return a random number in [0, 1) for each element of dst, [P, F]. It has the upper 24 bits of
-    a random 32-bit number."""
+    """Return a random number in [0, 1) for each element of dst, [P, F]: the upper 24 bits of a
+    random 32-bit number, divided by 2^24."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 

@@ -38,9 +38,9 @@ def approximate(i: Any) -> str | None:
 
 
 class PlainCore:
-    """One core: `rank` is its rank, and `place` its position among the cores of the rank. A chip
-    has `chip` ranks. `program` is the current program of the launch grid. `leftover` maps names of
-    operands to flags of the elements that depend on uninitialized memory."""
+    """One core: `rank` is its rank, and `place` its position among the cores of the rank. `chip` is
+    the number of ranks per chip. `program` is the current program of the launch grid. `leftover`
+    maps names of operands to flags of the elements that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
@@ -117,7 +117,7 @@ class PlainCore:
 
 class Reading:
     """Executes the programs of a record. `contents` maps the ids of storages to the bytes of the
-    tensors that exist at the beginning. A chip has `chip` ranks."""
+    tensors that exist at the beginning. `chip` is the number of ranks per chip."""
 
     def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
@@ -209,9 +209,9 @@ class Reading:
 
     def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
         """Move an operand to its current position. A register, or a number in memory (kind 0),
-        moves all elements. An index of rows (kind 1) has the number of each row, column by column.
-        An index of elements (kind 2) has the position of each element. Each group of its partitions
-        has the positions for the group's elements, column by column."""
+        moves all elements. An index of rows (kind 1) lists the number of each row, column by
+        column. An index of elements (kind 2) lists the position of each element. Each group of its
+        partitions lists the positions for the group's elements, column by column."""
         size, limits, lanes = tile.form.size, self.cores[core].machine.limits, tile.lanes
         if shift.kind == 0:
             number = index if shift.by_register else int(index.codes().flat[0])

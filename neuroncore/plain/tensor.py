@@ -140,6 +140,6 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
     """Return the rows of a scale tile with the scales for `partitions` partitions of data. Row 32q
-    + r has the scales of the eight partitions from 32q + 8r on."""
+    + r contains the scales of the eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))

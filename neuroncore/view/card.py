@@ -85,9 +85,9 @@ LINES = 5
 
 
 def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]) -> str:
-    """Return the HTML of a launch, with text and tables only, which every notebook viewer keeps. It
-    has the estimate of the slowest core, the bottleneck, the busy times of engines, the lines on
-    the critical path, and the number of findings."""
+    """Return the HTML of a launch, with text and tables only, which every notebook viewer keeps.
+    The HTML shows the estimate of the slowest core, the bottleneck, the busy times of engines, the
+    lines on the critical path, and the number of findings."""
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]

@@ -1,9 +1,9 @@
 """The document of a page as JSON: `neuroncore.view/1`.
 
 Every number on the screen is in the document, or follows from it by adding, subtracting and
-counting. Times of instructions are integers in units of `tick_ns` nanoseconds. Columns have a row
-for each instruction, box or tensor, written by `columns.packed`. A call represents all instructions
-with the same function and equal arguments."""
+counting. Times of instructions are integers in units of `tick_ns` nanoseconds. A column contains
+one number for each instruction, box or tensor, and is written by `columns.packed`. A call
+represents all instructions with the same function and equal arguments."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ MOST = 1_000_000  # instructions on a page
 class PageWindow:
     """The part of a run that a page shows: the instructions from `first` to `last` (exclusive).
 
-    With `ns` these are times in nanoseconds. Then the part has the instructions that execute
-    between these times, and all instructions between the first and the last of them in program
-    order."""
+    If `ns` is True, `first` and `last` are times in nanoseconds. Then the part contains the
+    instructions that execute between these times, and all instructions between the first and the
+    last of them in program order."""
 
     first: float
     last: float
@@ -87,7 +87,7 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 class PageOutcome:
     """The outcome of a run. `text` describes it. If `kind` is "failed", `text` is the message of
     the error, and `place` its line in the user's code, if there is such a line. If `kind` is
-    "wrong", `maps` has the number of each wrong result and the map of its differences."""
+    "wrong", `maps` contains the number of each wrong result, and the map of its differences."""
 
     kind: Literal["right", "wrong", "failed"]
     text: str

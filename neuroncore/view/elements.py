@@ -60,8 +60,9 @@ def values(
     `of_operand`: for each operand, the number of its contents in `tiles`, from 1; 0 if the operand
         is missing, or if its contents do not fit on the page (MOST, TILES)
 
-    The instructions `wanted` have all elements, and others have thumbnails. If `wanted` is None,
-    the first instruction of each line and as many others as fit have all elements."""
+    All elements are returned for the instructions `wanted`, and thumbnails for the others. If
+    `wanted` is None, all elements are returned for the first instruction of each line, and for as
+    many others as fit."""
     start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
     numbers = np.zeros(start[-1] - start[0], np.int64)
@@ -83,8 +84,9 @@ def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[st
 
 
 def in_full(program: Program, shown: range) -> set[int]:
-    """Return the instructions whose operands have all elements on a page. They are the first
-    instruction of each line, and then the others in order, as long as the bytes fit in ROOM."""
+    """Return the instructions whose operands are shown with all elements on a page. They are the
+    first instruction of each line, followed by the others in program order, as long as the bytes
+    fit in ROOM."""
     columns, part = program.columns(), slice(shown.start, shown.stop)
     size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
     _, first = np.unique(columns.line[part], return_index=True)

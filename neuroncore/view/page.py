@@ -155,9 +155,9 @@ def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return calls in a form that takes less space: `forms` and `of`.
 
     Calls are grouped by their JSON text without numbers. A form is the text of one group, with a
-    hole for each number. Each hole has a column of numbers, with an entry for each call of the
-    group. A column that equals an earlier column is replaced by the index of that column. `of` has
-    the index of each call's form."""
+    hole for each number. For each hole there is a column of numbers, with an entry for each call of
+    the group. A column that equals an earlier column is replaced by the index of that column. `of`
+    contains the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:
@@ -209,8 +209,8 @@ def _hash(text: str) -> str:
 @cache
 def _scripts() -> tuple[str, str, str]:
     """Return three scripts: the script that starts a page, the main script, and the compressed main
-    script. The page has the compressed script, and the starting script decompresses it. Each module
-    of a script is in a separate scope, after the modules that it imports."""
+    script. The page contains the compressed script, and the starting script decompresses it. Each
+    module of a script is in a separate scope, after the modules that it imports."""
     order: dict[str, str] = {}
     _add("start", order)
     first = len(order)

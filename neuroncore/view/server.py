@@ -39,7 +39,8 @@ class Answer(NamedTuple):
 
 class Server:
     """A server for the page of launches on a port of 127.0.0.1 (0 for any free port), until it is
-    closed. A notebook displays the page. Raises UsageError if the port is in use or is no port."""
+    closed. A notebook displays the page. Raises UsageError if the port is in use, or is not a valid
+    port."""
 
     def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
         self.launches = launches
@@ -105,8 +106,8 @@ class Server:
         return Answer(HTTPStatus.OK, "text/html", page(launches, served=True).html)
 
     def _values(self, query: dict[str, str]) -> Answer:
-        """Return the contents of an instruction's operands. `query` has the instruction (`step`)
-        and its core, which is numbered as on the page."""
+        """Return the contents of an instruction's operands. `query` contains the number of the
+        instruction (`step`) and of its core. Cores are numbered as on the page."""
         number, core = self._cores[_natural(query["core"], len(self._cores))]
         launch = self.launches[number]
         program = launch.timelines[core].program

@@ -173,8 +173,8 @@ def rank_id(name: str | None = None) -> VirtualRegister:
 
 
 def _issue(name: str, tensors: Sequence[Tensors], *others: Any) -> None:
-    """Issue the instruction `name`. `tensors` has one or two lists of srcs, followed by the dsts.
-    `others` are the other arguments, in the order of the instruction's definition in isa/."""
+    """Issue the instruction `name`. `tensors` contains one or two lists of srcs, followed by the
+    dsts. `others` are the other arguments, in the order of the instruction's definition in isa/."""
     *sources, dsts = tensors
     for srcs in sources:
         _check_tensors(srcs, "srcs")

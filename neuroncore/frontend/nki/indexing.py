@@ -307,9 +307,9 @@ class Patterned(Indexed):
 
         `offset` counts elements from the start of the storage. None keeps the offset of this view,
         even if the offset is known only at run time. `scalar_offset` moves the start: it is an
-        index along axis `indirect_dim` of this tensor. `vector_offset` has, for each partition, the
-        index of a row of axis 0. A pattern that leaves the storage is refused when an instruction
-        uses it."""
+        index along axis `indirect_dim` of this tensor. `vector_offset` contains, for each
+        partition, the index of a row of axis 0. A pattern that leaves the storage is refused when
+        an instruction uses it."""
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
             shape = tuple(int(count) for _, count in pattern)

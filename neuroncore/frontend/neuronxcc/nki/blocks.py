@@ -165,8 +165,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...). `_at` has the indices of the block axes
-    that were indexed so far, if not all were indexed."""
+    """A tensor of shape (blocks..., partitions, free...). `_at` contains the indices of the block
+    axes that were indexed so far, if not all were indexed."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None

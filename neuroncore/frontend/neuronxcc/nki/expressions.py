@@ -284,8 +284,8 @@ def _not_affine(symbol: str) -> SignatureError:
 
 
 def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
-    """Return the common shape of two expressions, and the steps of each expression along its axes.
-    Raises ShapeError if two sizes differ and neither size is 1."""
+    """Return the common shape of two expressions, and the steps of each expression along the axes
+    of this shape. Raises ShapeError if two sizes differ and neither size is 1."""
     if a.shape == b.shape:
         return a.shape, a.steps, b.steps
     rank = max(len(a.shape), len(b.shape))
@@ -319,9 +319,9 @@ def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
     """Add an axis for each slice of a subscript to `sizes` and `strides`, and return both lists.
-    They describe the axes of the subscript's index expressions. `ranges` has (first, count, stride)
-    for each slice. New axes are last. But a single slice replaces the last of two axes if this axis
-    has size 1."""
+    The lists describe the axes of the subscript's index expressions. `ranges` lists (first, count,
+    stride) for each slice. New axes are last. But a single slice replaces the last of two axes if
+    this axis has size 1."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride

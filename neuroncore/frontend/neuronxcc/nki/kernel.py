@@ -68,8 +68,8 @@ class Kernel:
         return self._like(type(self), grid=tuple(map(_axis, limits.grid_axes(grid, SIZES))))
 
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
-        """Return the kernel as an object of another class of kernels, such as Benchmarked, with
-        `changes` of its attributes."""
+        """Return a copy of the kernel that belongs to another class of kernels, such as
+        Benchmarked. `changes` are new values of attributes."""
         fields: dict[str, Any] = {"function": self.function, "mode": self.mode, "grid": self.grid}
         fields |= {"options": self.options, "jitted": self.jitted}
         return kind(**{**fields, **changes})

@@ -86,8 +86,9 @@ class _Words:
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
     def filled(self, elements: Numbers) -> Numbers:
-        """Return the words of each iteration, with the elements of its vector added. A row of
-        `elements` is the vector of an iteration."""
+        """Return the words of several iterations, one iteration per row. A row of `elements` is the
+        vector of an iteration. Its elements are added to the words that differ between
+        iterations."""
         words, (at, of) = np.tile(self._base, (len(elements), 1)), self._places
         words[:, at] += elements[:, of]
         return words
@@ -318,8 +319,8 @@ class KnownIterations:
         numbered: list[int],
     ) -> None:  # fmt: skip
         """Execute an iteration with these `numbers`. `storages` are the storages of the blocks in
-        `outside`, and `numbered` has their ids. Append the ids of new storages to `numbered`. After
-        an error, set `_last`."""
+        `outside`, and `numbered` lists their ids. Append the ids of new storages to `numbered`.
+        After an error, set `_last`."""
         made: list[Storage] = []
         tables, tiles = (made, storages), self._tiles.copy()
         issued = words = marks = 0
@@ -390,8 +391,8 @@ class KnownIterations:
         `numbers`: the numbers of each iteration, one row per iteration
         `numbered`: the ids of the storages of each iteration, one row per iteration
 
-        `_last` has what the last iteration writes: the number of instructions, the words of their
-        rows, and the words of marks inside the iteration."""
+        `_last` describes what the last iteration writes: the number of instructions, the words of
+        their rows, and the words of marks inside the iteration."""
         program, count, (issued, words, marks) = self._program, len(numbered), self._last
         begins = np.empty((count, 0 if loop is None else MARK), np.int64)
         ends, written = np.zeros_like(begins), program.data.iterations

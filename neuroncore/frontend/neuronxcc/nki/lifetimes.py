@@ -297,7 +297,7 @@ def _above(file: str) -> dict[ast.AST, ast.AST]:
 
 
 def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes around a node, from the inside. `above` has the parent of each node."""
+    """Yield the nodes around a node, from the inside. `above` maps each node to its parent."""
     while node in above:
         node = above[node]
         yield node
@@ -325,7 +325,7 @@ def _is_several(key: ast.expr) -> bool:
 
 def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
     """Return the loops of a function that repeat a use of a name, outermost first. Return None if
-    the use is in a nested scope. `above` has the parent of each node."""
+    the use is in a nested scope. `above` maps each node to its parent."""
     loops: list[ast.AST] = []
     for node in _around(use, above):
         if node is function:

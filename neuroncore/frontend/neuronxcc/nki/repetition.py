@@ -225,7 +225,7 @@ class Limits:
 
     def hold(self, numbers: Numbers) -> int:
         """Return how many of the first iterations have all of their numbers within the limits. A
-        row of `numbers` has the numbers of an iteration."""
+        row of `numbers` contains the numbers of an iteration."""
         limited = numbers[:, self._at]
         outside = (limited < self._low) | (limited > self._high)
         beyond = np.flatnonzero(outside.any(axis=1))

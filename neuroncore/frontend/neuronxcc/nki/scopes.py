@@ -243,9 +243,9 @@ def check_read(storage: Storage, name: str) -> None:
 
 
 def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Check the write of an instruction with these arguments to `dst`, and note the write. Raises
-    ImmutableError for a parameter of the kernel. Reports LOOP_CARRIED for elements that the
-    previous iteration of a parallel loop has also written."""
+    """Check that an instruction may write to `dst`, and note the write. `arguments` are all
+    arguments of the instruction. Raises ImmutableError for a parameter of the kernel. Reports
+    LOOP_CARRIED for elements that the previous iteration of a parallel loop has also written."""
     core = core_of_kernel() or current()
     if first := first_writes(core.dialect or running(core), dst):
         note_writes(first, dst, sources_of(dst, arguments))

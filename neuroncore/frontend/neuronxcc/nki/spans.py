@@ -24,7 +24,7 @@ def split(shape: Dims, steps: Dims, sizes: Dims, kept: int) -> Dims | None:
 
 def moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
     """Convert a span of a tensor to a span of a part of this tensor. The part has `rank` axes.
-    `moves` has the part's start and steps along each axis of the tensor."""
+    `moves` contains the part's start and steps along each axis of the tensor."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
     pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]

@@ -87,8 +87,8 @@ class Tensor(Seen, Unread, Parted):
         return self._by_ranges(keys)
 
     def _moved(self, axis: int, k: Shifted) -> Tensor:
-        """Return the tensor with a run-time offset along an axis: the number in the tile
-        `k.start`."""
+        """Return the tensor with a run-time offset along an axis. The tile `k.start` contains the
+        number of elements by which the axis is moved."""
         limit = self.shape[axis] - 1 - k.index.extent()[1]
         dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
         return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
@@ -274,9 +274,9 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of this part of the tensor `of` reach outside. `moves` has the start
-        and the steps of the part along each axis of `of`. If `of` is a slice that reaches outside,
-        the part may still be inside."""
+        """Note which indices of this part of the tensor `of` reach outside. `moves` contains the
+        start and the steps of the part along each axis of `of`. If `of` is a slice that reaches
+        outside, the part may still be inside."""
         if of.fault is not None and not of.spans:  # a view whose indices can't be tracked
             return
         rank = len(self.shape)

@@ -36,8 +36,9 @@ def par_dim(size: int) -> int:
 
 @dataclass(frozen=True)
 class MemoryName:
-    """The value of the names sbuf, psum and hbm in kernels of NKI 0.1 and 0.2. Such kernels write
-    `sbuf.view(dtype, shape)` for a new tensor in SBUF, and `buffer=sbuf` in other functions."""
+    """The object behind the names sbuf, psum and hbm in kernels of NKI 0.1 and 0.2. Such kernels
+    write `sbuf.view(dtype, shape)` for a new tensor in SBUF, and `buffer=sbuf` in other
+    functions."""
 
     region: MemoryRegion
 

@@ -20,10 +20,11 @@ def _as_it_is(func: Callable[..., Any] | None) -> Any:
 
 
 def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> Any:
-    """Return the kernel; neuroncore has no middle end to skip.
+    """Return the kernel unchanged, because neuroncore has no middle end to skip.
 
-    The kernel's activations then need no bias tensor, even if its tensors have explicit addresses.
-    A published probe ran this way on trn2 (voyager-compiler, neuronx-cc 2.22)."""
+    In a kernel with this decorator, an activation needs no bias tensor, even if tensors of the
+    kernel have explicit addresses. A published probe without bias tensors ran on trn2
+    (voyager-compiler, neuronx-cc 2.22)."""
     if func is None:
         return skip_middle_end_transformations
     function: Any = getattr(func, "function", func)

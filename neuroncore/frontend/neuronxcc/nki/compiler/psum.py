@@ -30,7 +30,7 @@ def mod_alloc(
     """Return an allocation that reuses banks of PSUM.
 
     The blocks along a block axis use several banks in turn: `base_bank` is the first bank, and
-    `num_bank_tiles` has the number of banks for each block axis. In the same way `base_partition`
+    `num_bank_tiles` lists the number of banks for each block axis. In the same way `base_partition`
     and `num_par_tiles` determine the first partition of a block's tile, and `base_addr` and
     `num_free_tiles` the byte in the bank."""
 

@@ -29,7 +29,7 @@ def mod_alloc(
     """Return an allocation that reuses places in SBUF.
 
     The blocks along a block axis use several adjacent places in turn. The first place is at byte
-    `base_addr` of the partitions, and `num_free_tiles` has the number of places for each block
+    `base_addr` of the partitions, and `num_free_tiles` lists the number of places for each block
     axis. In the same way `base_partition` and `num_par_tiles` determine the first partition of a
     block's tile."""
 

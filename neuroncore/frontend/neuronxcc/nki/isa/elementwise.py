@@ -225,7 +225,7 @@ def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
 
 def _numbers(expr: Index, box: Box = ()) -> dict[str, Any]:
     """Return the arguments of iota and affine_select for the elements of an index expression in a
-    box. The argument `pattern` has [step, size] of each free axis."""
+    box. The argument `pattern` lists [step, size] of each free axis."""
     part = expr[tuple(slice(first, first + count) for first, count in box)] if box else expr
     return {
         "pattern": [[*pair] for pair in zip(part.steps[1:], part.shape[1:], strict=True)],

@@ -123,8 +123,8 @@ def tensor_copy_dynamic_dst(
     *, dst: Any, src: Any, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Copy src to dst, a part of a tensor. The tensor was indexed with a tile, which has the offset
-    of this part along a free axis."""
+    """Copy src to dst, a part of a tensor. The tensor was indexed with a tile, which contains the
+    offset of this part along a free axis."""
     if _by_activation(member(enums.engine, engine)):
         begin(kwargs)
         return write("activation", dst, mask, op=language.copy, data=tile(src, "src"))
@@ -142,8 +142,8 @@ def _by_activation(engine: enums.engine) -> bool:
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """Return a copy of src, a part of a tensor. The tensor was indexed with a tile, which has the
-    offset of this part along a free axis."""
+    """Return a copy of src, a part of a tensor. The tensor was indexed with a tile, which contains
+    the offset of this part along a free axis."""
     begin(kwargs)
     return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 

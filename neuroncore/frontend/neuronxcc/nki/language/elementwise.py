@@ -357,8 +357,9 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 
 
 def _over(mask: Any, y: Any) -> Any:
-    """Return the terms of a mask that apply to an operand `y` by itself. A term over the columns
-    does not apply to a tile with one number for each partition."""
+    """Return the part of a mask that can be applied to the operand `y` alone: the terms whose axes
+    all have size 1 or the size in `y`. For example, a term over the columns is left out for a tile
+    with one number for each partition. Return None if no terms remain."""
     if not isinstance(mask, Mask):
         return mask
     terms = [
