@@ -29,9 +29,10 @@ inferred number or rule a *choice*. The choices are listed in `choices.toml` and
 mean error of a source's estimates larger by {shown:.1%} or more, the source supports the choice. If
 it makes the mean error smaller by {shown:.1%} or more, the source is against the choice.
 
-In cross-validation, the kernels of a source are estimated with the values that fit all other
-sources. This page says that the other sources *choose* these values. They choose the default value
-of a number or rule, unless another value gives a smaller error for their kernels.
+In cross-validation, each source is left out once, and its kernels are estimated with the values
+that fit the other sources. The value of a number or rule is the default, unless another value gives
+a smaller error for the kernels of the other sources. This page calls it the value that the other
+sources *choose*.
 
 Some rules are in use whatever the latencies say, and cross-validation always uses them. For these
 rules, there is other evidence: public compiled programs, traces, profiles or compilers' logs of two
@@ -47,9 +48,9 @@ In the table, names of numbers are in code font. Numbers of a machine (trn1, trn
 * `stores_in_flight`: at most this many stores are in flight; 0 means any number.
 * `by_first_use`: if "yes", loads are in the order in which the kernel uses their data.
 
-The column "others choose" is about cross-validation. It has each value that the other sources chose
-and, in brackets, how often they chose this value. (Each source is left out once, so the numbers in
-brackets add up to the number of sources.)
+The column "others choose" lists the values that cross-validation used. The number in brackets says
+for how many of the left-out sources it used this value, so these numbers add up to the number of
+sources.
 """
 
 WEAK = """\

@@ -37,8 +37,9 @@ WRONG = (
         "One variant of attention of KevGomes1403/nki-moe-megakernel takes longer than estimated.",
         ("M1435",),
         """\
-  The kernel has four similar variants with many small transfers. The model lets loads start before
-  earlier stores that wait. With this rule, the estimates of the other three variants fit.
+    The kernel has four similar variants with many small transfers. In the model, a load may start
+  before an earlier store, if this store still waits for its data. With this rule, the estimates of
+  the other three variants fit.
 """,
     ),
     (

@@ -25,8 +25,8 @@ semaphores of the compiled program (`neuroncore why FILE.neff`). The second esti
 of the kernel.
 
 {estimates}
-For the {attention} traces of attention, the median ratio of the source's estimate to the measured
-time is {share:.3f}; the best value is 1.
+For the {attention} traces of attention, the second estimate divided by the measured time is
+{share:.3f} in the median. The best value is 1.
 
 The numbers of instructions of Vector, Scalar and GpSimd also agree: in {compute} of {count} traces,
 the model's number is within 10 % of the device's number, or differs by at most {few}. These numbers
