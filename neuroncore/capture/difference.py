@@ -197,7 +197,7 @@ class CaptureDifference:
         }
 
     def __repr__(self) -> str:
-        """Return the text for a notebook and `print`."""
+        """Return the text that a notebook and `print` show."""
         return "\n".join(_text(self))
 
 

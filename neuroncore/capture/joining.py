@@ -8,7 +8,7 @@ The matching has six steps:
 * Device instructions with the same statement and the same signature get a line that has as many
   neuroncore instructions of this signature. The first such line is used.
 * If there is no such line, the device's compiler may have merged instructions. Then the device
-  instructions get a line with n times as many neuroncore instructions. Each of these does 1/n of
+  instructions get a line with n times as many neuroncore instructions. Each of them does 1/n of
   the work.
 * The remaining instructions are matched one by one: the k-th device instruction with a signature
   gets the line of neuroncore's k-th unused instruction with this signature.

@@ -51,7 +51,7 @@ class MeasuredCore:
     `updates`: the new values of semaphores (UPDATE).
     `clock`: the rates of the Tensor engine's clock (CLOCK).
     `semaphores`: the names of semaphores by number.
-    `memory`: the bytes of HBM by what uses them."""
+    `memory`: for each kind of use, the bytes of HBM that it takes."""
 
     name: str
     number: int
@@ -216,8 +216,8 @@ def _elements(
 ) -> Array:
     """Return the elements that DMA engines moved, each with its queue as an index of `queues`.
 
-    `names` has the names of queues by DMA engine and number. Older files number these engines from
-    0 in each core; newer files use the numbers of the device."""
+    `names` lists the names of queues by DMA engine and number. Older files number these engines
+    from 0 in each core; newer files use the numbers of the device."""
     elements = _in_ns(graph.transfers, ELEMENT, origin_ps)
     numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
     both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)

@@ -99,7 +99,7 @@ class Graph:
     total_ps: int  # what the profiler calls total_time
     streams: Mapping[int, EventStream]  # by engine
     queues: Mapping[tuple[int, int], str]  # by DMA engine and number
-    memory: Mapping[str, int]  # bytes of HBM by what uses them
+    memory: Mapping[str, int]  # the bytes of HBM that each kind of use takes
     instructions: Array
     transfers: Array
     updates: Array

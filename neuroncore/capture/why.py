@@ -67,7 +67,7 @@ class CaptureWhy:
         return {"kernel_time_p10": low / 1e9, "kernel_time_p90": high / 1e9, **unknown}
 
     def __repr__(self) -> str:
-        """Return the text for a notebook and `print`."""
+        """Return the text that a notebook and `print` show."""
         return "\n".join(_text(self))
 
 

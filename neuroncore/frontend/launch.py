@@ -347,8 +347,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """If Options.precision is set, let the cores compute in float64 too. Return the object that
-    collects the launch's numeric errors, or None without this option."""
+    """If Options.precision is set, let the cores compute in float64 too, and return the object that
+    collects the launch's numeric errors. Otherwise return None."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -359,8 +359,8 @@ def _precision(cores: list[Core]) -> Precision | None:
 
 
 def finish(run: Launch) -> Any:
-    """Report a run to its observer, or warn about its findings if it has no observer. Return the
-    outputs."""
+    """Report a run to its observer. If there is no observer, warn about the findings of the run.
+    Return the outputs."""
     if not notify(run):
         warn(run.findings)
     return run.outputs

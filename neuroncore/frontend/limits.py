@@ -1,8 +1,8 @@
 """The machine of the running kernel, and its limits in nl.tile_size. Outside a kernel this is the
 machine of the settings.
 
-Also checks of integers that must be known when a kernel is compiled: numbers of axes, bounds of
-loops, sizes of launch grids, and indices."""
+The module also checks integers that must be known when a kernel is compiled: numbers of axes,
+bounds of loops, sizes of launch grids, and indices."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
 
 def grid_size(value: Any, what: str, least: int, expected: str) -> int:
     """Return `value` as an int. Raises SignatureError if the value is not an integer, or is less
-    than `least`. The message says that the value is not `what`."""
+    than `least`. The message says that the value is not `what`, and names `expected`."""
     try:
         count = operator.index(value)
     except TypeError:

@@ -103,8 +103,8 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
 
 
 def _not_set(message: str) -> KernelError | None:
-    """Return the error for setting an attribute of a tensor, as in `tensor.scale = 2.0`, or None
-    for other objects. Python's message names only the class of the object."""
+    """Return the error for setting an attribute of a tensor, as in `tensor.scale = 2.0`. Return
+    None for other objects. Python's message names only the class of the object."""
     match = re.match(r"'(\w+)' object has no attribute '(\w+)'", message)
     if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
         return None

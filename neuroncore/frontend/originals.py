@@ -73,9 +73,9 @@ class OriginalArray:
 def _sample(array: Array) -> bytes:
     """Return a sample of an array: one word of each block, and the last bytes of the array.
 
-    A block has BLOCK bytes; an array with more than MOST blocks is divided into MOST larger blocks.
-    A change of all bytes in a range of two blocks is always detected, because the range contains a
-    whole block. A change of a few elements is likely to be missed."""
+    A block contains BLOCK bytes; an array with more than MOST blocks is divided into MOST larger
+    blocks. If all bytes of a range as long as two blocks change, this is always detected, because
+    the range contains a whole block. A change of a few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)

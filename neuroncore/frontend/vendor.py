@@ -41,7 +41,7 @@ class Repository:
 
     @property
     def advice(self) -> str:
-        """Return instructions for getting the package."""
+        """Return a text that says how to get the package."""
         older = f" && git -C {self.folder} checkout {self.commit}" if self.commit else ""
         return (
             f"git clone {self.url}{older}; then neuroncore run --with {self.name}={self.folder}, "
@@ -363,8 +363,8 @@ def spelt(cls: type) -> str:
 
 
 def refusal(cls: type, member: str = "") -> NotEmulated:
-    """Return the error for a use of a missing package, at the user's line. It says how to get the
-    package."""
+    """Return the error for a use of a missing package, at the user's line. The error says how to
+    get the package."""
     absent = next(base for base in cls.__mro__ if holding(base.__module__))
     package = holding(absent.__module__)
     assert package is not None

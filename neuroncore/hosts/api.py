@@ -323,18 +323,19 @@ class Run:
         `save("k.html")` writes one file that needs no network.
 
         To get the values of tiles, the record is executed again. If `values` is a range, the page
-        has all elements for the instructions in the range, and thumbnails for other instructions.
-        If `values` is "some", the page has as many values as fit; if None, it has no values. If
-        `answers` is False, the page hides the bottleneck and the advice. `window` selects
-        instructions; the default is the first million. `at` is the part that the page shows first,
-        such as "step=60&pane=memory"."""
+        shows all elements for the instructions in the range, and thumbnails for other instructions.
+        If `values` is "some", the page contains as many values as fit. If `values` is None, the
+        page contains no values. If `answers` is False, the page hides the bottleneck and the
+        advice. `window` selects instructions; the default is the first million. `at` is the part
+        that the page shows first, such as "step=60&pane=memory"."""
         with progress(lambda: "writing the page"):
             shown = self.shown(values, answers, window)
             return viewing.page([shown], viewing.Opening(at=at))
 
     def serve(self, answers: bool = True, port: int = 0) -> serving.Server:
         """Serve the page on a port of this computer (0 for a free port) until the server is closed.
-        The page has the values of every step, which are computed when the browser requests them."""
+        The page shows the values of every step, which are computed when the browser requests
+        them."""
         return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:

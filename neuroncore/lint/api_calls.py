@@ -124,9 +124,10 @@ def of_its_release(spot: Spot) -> Iterator[Report]:
 
 
 def misfits(spot: Spot, release: str) -> Iterator[Report]:
-    """Report names and parameters that `release` lacks and another release has, arguments in the
-    order of another release, and missing arguments. Functions that use the older API are checked
-    only against the older API's release, and other functions only against other releases."""
+    """Report names and parameters that `release` lacks and another release has. Also report missing
+    arguments, and arguments in the order of another release. Functions that use the older API are
+    checked only against the older API's release, and other functions only against other
+    releases."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return
@@ -233,7 +234,7 @@ def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[st
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
     """Yield the keyword arguments of a call as tuples (name, node at which to report a fault,
-    value). A dictionary after `**` counts too."""
+    value). Entries of a dictionary after `**` count as keyword arguments."""
     for keyword in call.keywords:
         dictionary = keyword.value if keyword.arg is None else None
         dictionary = None if dictionary is None else scope.stands_for(dictionary)

@@ -238,8 +238,9 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """Return the expressions that the function's calls pass for a parameter, or its default if
-        a call passes none. Return an empty list if some calls are unknown."""
+        """Return the expressions that the function's calls pass for a parameter. If a call passes
+        none, the default of the parameter is included. Return an empty list if some calls are
+        unknown."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)

@@ -307,7 +307,7 @@ ALIASES = 40  # the longest chain of aliases that is followed
 
 class Names:
     """The names in a function that is compiled for the device. If the function is defined in
-    another function, `outer` has the names in the enclosing function."""
+    another function, `outer` are the Names of the enclosing function."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer

@@ -91,9 +91,9 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
     """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0 on. If `group` is
-    over 1, the exact products of each group of rows are first added, from the left. `scales` has a
-    scale for each element of s and x. The scales of a group's first row multiply the group's sum.
-    `narrow` is explained at `fma`."""
+    over 1, the exact products of each group of rows are first added, from the left. `scales`
+    contains a scale for each element of s and x. The scales of a group's first row multiply the
+    group's sum. `narrow` is explained at `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:

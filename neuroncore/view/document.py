@@ -165,8 +165,8 @@ class Shown:
 @dataclass(frozen=True)
 class Opening:
     """How a page opens: at a `line` of its first file, and with the selection `at`. The selection
-    is the part of an address after #, such as "step=60&pane=memory". A `watched` page reloads when
-    its reader returns to it, because the file may have been written again."""
+    is the part of an address after #, such as "step=60&pane=memory". A `watched` page is loaded
+    again when its reader returns to it, because the file may have been written again."""
 
     line: int | None = None
     watched: bool = False

@@ -57,9 +57,9 @@ def page(launches: Iterable[Shown], opening: Opening = USUAL, served: bool = Fal
 
 
 def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -> Page:
-    """Return the page of a device's trace. `cores` have the fields of cores in a document, but
-    their columns are the arrays that `columns.of_measured` takes. `files` are the source files of
-    their lines."""
+    """Return the page of a device's trace. `cores` are cores as in a document, except that their
+    columns are the arrays that `columns.of_measured` takes. `files` are the source files of their
+    lines."""
     packed = [core | {"columns": columns.of_measured(core["columns"])} for core in cores]
     fields = {
         "schema": SCHEMA,
@@ -78,8 +78,8 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class PageSide:
-    """One side of a comparison: a launch on the emulator, or the cores and source files of a
-    device's trace if `launch` is None."""
+    """One side of a comparison. For a run on the emulator this is a `launch`. For a device's trace,
+    `launch` is None, and `cores` and `files` are the cores and source files of the trace."""
 
     launch: Shown | None = None
     cores: Sequence[dict[str, Any]] = ()
@@ -108,8 +108,8 @@ def of_sides(old: PageSide, new: PageSide, difference: dict[str, Any]) -> Page:
 
 
 def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return a core of a device's trace with packed columns. `by` is the number of files that come
-    before its source files, and is added to the numbers of these files."""
+    """Return a core of a device's trace with packed columns. The numbers of its source files are
+    increased by `by`, the number of files that come before them."""
     return core | {
         "columns": columns.of_measured(core["columns"]),
         "sites": [[site[0] + by, *site[1:]] for site in core["sites"]],

@@ -345,7 +345,7 @@ class Patterned(Indexed):
         """Return the run-time offset of this view for `plain`, the view that `ap` makes. Raises
         ViewError in three cases:
 
-        * `free` is false: `ap` was passed an offset,
+        * `free` is False: `ap` was passed an offset,
         * this view has several run-time offsets, or an index that selects rows or elements,
         * the step of this view's offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic

@@ -156,8 +156,8 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Return whether a key is the variable of a running loop that selects another block in each
-    iteration."""
+    """Return whether a key is the variable of a running loop, and selects another block in each
+    iteration of the loop."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
     values = k.loop.values
@@ -247,8 +247,8 @@ class Blocks(Untiled):
         return block in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
-        """Make and return the tile of a block. If `ending` is given, the tile is released when this
-        iteration ends."""
+        """Make and return the tile of a block. If `ending` is given, the tile is released when the
+        iteration `ending` ends."""
         tile = self._tiles[block] = Tensor.of(self._make(block))
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block

@@ -146,16 +146,16 @@ OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
 def place_of(slot: Tensor, value: Tensor) -> Tensor:
-    """Return the part of `slot` to which `value` is assigned, usually the whole slot. It is a part
-    if masks cut the operands of the product `value`, and the slot has the size of the uncut
-    product."""
+    """Return the part of `slot` to which `value` is assigned. This is usually the whole slot. It is
+    only a part if masks cut the operands of the product `value`, and the slot has the size of the
+    uncut product."""
     cut = getattr(value, "cut", None) if slot.shape != value.shape else None
     return slot.within(cut[1]) if cut and cut[0] == slot.shape else slot
 
 
 def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
-    """Raise NotEmulated if instruction `name` combines elements of a partition that are in several
-    boxes. Each box takes a separate instruction."""
+    """Raise NotEmulated if several boxes contain elements of the same partition and instruction
+    `name` combines these elements. The reason is that each box takes a separate instruction."""
     if name in IN_ORDER or any(arguments.get(other) is not None for other in OF_PARTITIONS):
         check_apart([box[:1] for box in boxes])
 

@@ -140,7 +140,7 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
 
 
 def _never_written(tensor: Tensor) -> bool:
-    """Return whether no element of a tensor was written."""
+    """Return True if no element of a tensor was written."""
     if tensor.untouched:
         return True
     missing = tensor.unwritten()

@@ -56,7 +56,7 @@ class Index(Affine):
         return index
 
     def begun(self, start: int) -> Index:
-        """Return the expression with the start value `start`."""
+        """Return the same expression with another start value, `start`."""
         return self._of(self.form, start)
 
     def __getitem__(self, key: Any) -> Index:

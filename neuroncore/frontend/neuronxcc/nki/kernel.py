@@ -117,9 +117,9 @@ class Kernel:
     ) -> list[Launch]:
         """Launch the kernel on several ranks together, and return the launches.
 
-        `per_rank` has the (args, kwargs) of each rank. A rank has as many cores as the grid
-        requires. If `lnc` is given, it must be this number, else UsageError is raised. `options`
-        are the arguments `target`, `options` and `instance` of `launch_ranks`. Raises the errors of
+        `per_rank` lists the (args, kwargs) of each rank. A rank has as many cores as the grid
+        requires. UsageError is raised if `lnc` is given and is another number. `options` are the
+        arguments `target`, `options` and `instance` of `launch_ranks`. Raises the errors of
         `launch_ranks`."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
@@ -322,9 +322,8 @@ def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
     """Make a kernel from a function: `@nki.jit`, `@nki.jit(mode=...)` or nki.jit(function, ...).
 
-    `platform_target` names the machine, and `additional_compile_opt` has flags of the device's
-    compiler, some of which have an effect. Other options of the compiler are ignored.
-    """
+    `platform_target` names the machine. `additional_compile_opt` contains flags of the device's
+    compiler, some of which have an effect. Other options of the compiler are ignored."""
     if mode not in MODES:
         raise SignatureError(f"jit has no mode {mode!r}", argument="mode", expected=repr(MODES))
     if func is None:
@@ -377,8 +376,8 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
 
 
 class FrameworkKernel:
-    """The base class through which frameworks compile kernels into their graphs. neuroncore has
-    only the name of this class."""
+    """The base class through which frameworks compile kernels into their graphs. neuroncore
+    contains only the name of this class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotEmulated("FrameworkKernel can't be used: neuroncore compiles no graphs")

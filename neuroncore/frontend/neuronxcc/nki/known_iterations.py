@@ -81,7 +81,7 @@ class _Words:
         self.words.append(word)
 
     def end(self) -> None:
-        """Prepare `filled`; no word is added later."""
+        """Prepare the calls of `filled`. No word is added later."""
         self._base = np.array(self.words, np.int64)
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 

@@ -40,8 +40,8 @@ READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class ReboundName:
-    """Variables that Python would carry from one iteration of a loop to the next, with their values
-    when the loop begins."""
+    """The variables that Python would carry from one iteration of a loop to the next, and their
+    values when the loop begins."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -85,8 +85,8 @@ class ReboundName:
 
 def bound(frame: FrameType | None) -> ReboundName | None:
     """Return the names that Python would carry between iterations of the loop that begins in a
-    frame, or None. The names of tensors that the body only changes by operators such as `+=` are
-    left out: they stay bound to the tensors."""
+    frame, or None if there are none. Names of tensors that the body only changes by operators such
+    as `+=` are left out, because these names stay bound to the tensors."""
     if frame is None or source.is_ours(frame):
         return None
     names = _carried(frame).items()
@@ -151,12 +151,12 @@ def _names(step: dis.Instruction) -> tuple[list[str], list[str]]:
 
 
 def _list_copied(value: Any) -> Any:
-    """Return a copy of a list; other values unchanged."""
+    """Return a copy of a list, and any other value unchanged."""
     return value.copy() if type(value) is list else value
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two Python values are equal. A tile equals only itself."""
+    """Return whether two Python values are equal. A tile is equal only to itself."""
     if a is b:
         return True
     if isinstance(a, PLAIN) and isinstance(b, PLAIN):
@@ -317,7 +317,7 @@ def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
 
 
 def _is_several(key: ast.expr) -> bool:
-    """Return whether a key might index no axis or several: `*keys`, None or `...`."""
+    """Return whether a key might index no axis or several axes: `*keys`, None or `...`."""
     return isinstance(key, ast.Starred) or (
         isinstance(key, ast.Constant) and not isinstance(key.value, int)
     )

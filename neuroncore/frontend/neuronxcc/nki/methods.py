@@ -129,9 +129,9 @@ def _negated(self: Tensor) -> Tensor:
 
 
 def _begun(parts: Sequence[Tensor]) -> bool | None:
-    """Return True if a sum has begun in all elements of the tiles, False if in none, and None if in
-    some. For None, a product overwrites the elements in which no sum has begun: PSUM does so with
-    the first write to each element."""
+    """Return whether a sum has begun in all elements of the tiles (True), in none (False), or in
+    some (None). For None, a product overwrites the elements in which no sum has begun: PSUM does so
+    with the first write to each element."""
     missing = [part.unwritten() for part in parts]
     if all(flags is None for flags in missing):
         return True

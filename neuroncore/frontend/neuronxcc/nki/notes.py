@@ -254,7 +254,7 @@ class Notes:
             self.guard(k.stop - k.start, 0, -1)
 
     def mask(self, mask: Any) -> None:
-        """Note the guards of a mask. For each of its numbers, a guard is the range in which the
+        """Note the guards of a mask. The guard of a number in the mask is the range in which the
         mask chooses the same elements."""
         if mask is None or isinstance(mask, list):
             return
@@ -272,8 +272,7 @@ class Notes:
 
     def distinct(self, slot: Tile, value: Tile, blocks: Mapping[int, Any]) -> None:
         """Note that an assignment copies `value` to `slot`, because the two tiles have different
-        elements. If other iterations might assign a tile to itself, this iteration can't be
-        repeated."""
+        elements. If this might not hold in other iterations, the iteration can't be repeated."""
         target, source = slot.storage, value.storage
         if target is source or (target.id in blocks and source.id in blocks):
             self.fault()

@@ -61,7 +61,7 @@ def _promoted(a: Format, b: Format) -> Format:
 
 def _of_floats(a: Format, b: Format) -> Format:
     """Return the float format, a or b, that can represent all numbers of the other format. If
-    neither can, return a wider float format."""
+    neither format can, return a wider float format."""
     if a.holds(b) or b.holds(a):
         return a if a.holds(b) else b
     return bfloat16 if a.bits == b.bits == 8 else float32

@@ -99,8 +99,8 @@ def _is_pure(function: Any) -> bool:
 
 @syntax.by_site
 def _body(frame: FrameType) -> Body | None:
-    """Return the conditions for the loop that begins in a frame, or None if its iterations can't be
-    computed from others."""
+    """Return the conditions for repeating the iterations of the loop that begins in a frame. Return
+    None if its iterations can't be computed from others."""
     file = frame.f_code.co_filename
     names_and_nest = _loops(file).get(syntax.span(frame))
     if names_and_nest is None or not has_source(frame.f_code):
@@ -111,11 +111,12 @@ def _body(frame: FrameType) -> Body | None:
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
     """Return a dictionary of the `for` loops in the functions of a file. A value is a pair: the
-    names of the function, and the list of the nested loops from the outermost loop to this loop.
+    names of the function (`_Names`), and the list of the nested loops from the outermost loop to
+    this loop.
 
-    Each loop has two keys: the span of the loop, and the span of its iterable. The reason is the
-    position of the frame while a loop fetches its next element. Python 3.11 and 3.12 report the
-    span of the loop as this position, and Python 3.13 the span of the iterable."""
+    Each loop has two keys, because Python reports the position of a frame differently while a loop
+    fetches its next element. Python 3.11 and 3.12 report the span of the loop. Python 3.13 reports
+    the span of the loop's iterable."""
     loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
@@ -170,8 +171,8 @@ class _Names:
 
 class _Reader:
     """Decides from the source of nested loops whether iterations of the innermost loop can be
-    computed from others. If so, `body` has the conditions that the source does not decide.
-    Otherwise `body` is None.
+    computed from others. If they can, `body` contains the conditions that the source does not
+    decide. Otherwise `body` is None.
 
     The loops around the innermost loop may contain any other statements. But apart from their
     variables, they must not bind names that the innermost loop reads."""

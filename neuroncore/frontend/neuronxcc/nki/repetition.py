@@ -42,8 +42,8 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. `operands` has a tuple for each tile: (name, kind, place,
-    geometry, position).
+    """An instruction of an iteration. For each tile, `operands` contains a tuple (name, kind,
+    place, geometry, position).
 
     `name`: the name of the argument
     `kind`: the kind of the tile's storage
@@ -204,8 +204,8 @@ class Limits:
     * offsets on the chip, which must stay equivalent to the offsets of the template
     * indices of new blocks, which must be in the bounds of their tensors
 
-    `numbers` are the numbers of the template. `guards` has (least, largest) for the first of them.
-    `chip` and `blocks` are members of the template's layout."""
+    `numbers` are the numbers of the template. For the first numbers, `guards` lists the pairs
+    (least, largest). `chip` and `blocks` are members of the template's layout."""
 
     def __init__(
         self,

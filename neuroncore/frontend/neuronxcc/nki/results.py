@@ -274,7 +274,7 @@ def produce(
 ) -> Tensor:
     """Issue instruction `name`, and return the tile that it writes. `out` is the shape and format
     of this tile, and `region` is its memory. If the kernel assigns the result next, the instruction
-    is delayed, unless `now`. `regions` are the memories that the assigned tensor may be in.
+    is delayed, unless `now`. `regions` are the memories to which the delayed instruction may write.
 
     A mask chooses elements of the operand `masked` (by default the result). The instruction is
     issued for each box of chosen elements. Tiles among the arguments are cut along the axes that

@@ -45,7 +45,7 @@ class LoopIndex(int):
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that end with the iteration
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
-        """Remove the entry `block` of the dictionary `tiles` when this iteration ends."""
+        """When this iteration ends, remove the entry `block` from the dictionary `tiles`."""
         if self.ending is None:
             self.ending = []
         self.ending.append((tiles, block))
@@ -93,7 +93,8 @@ class LoopRun:
         return index
 
     def enter(self, value: int) -> LoopIndex:
-        """Begin an iteration without marking and noting it, and return the loop variable."""
+        """Begin an iteration without marking its start in the record, and without noting it. Return
+        the loop variable."""
         state, index = self._state, LoopIndex(value)
         index.loop, index.writes = self.loop, self._writes
         state.loops.append(index)
@@ -109,7 +110,7 @@ class LoopRun:
             self._state.notes.end_iteration()
 
     def leave(self, index: LoopIndex) -> None:
-        """End an iteration without marking and noting its end."""
+        """End an iteration without marking its end in the record, and without noting it."""
         index.over = True
         del self._state.loops[self._depth :]
         for tiles, block in index.ending or ():
@@ -212,9 +213,10 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_address(address: Any) -> Any:
-    """Return `address`, the address of the allocation at the present line. In later iterations of
-    the loops around the line, return the address of the first iteration. The reason is that the
-    compiler reads the bodies of loops once, so kernels may increment addresses in them."""
+    """Return the address of the allocation at the present line. In the first iteration of the loops
+    around the line, this is `address`. Later iterations get the address of the first iteration. The
+    reason is that the compiler reads the bodies of loops once, so kernels may increment addresses
+    in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -350,8 +352,8 @@ def _immutable(dst: Tile) -> ImmutableError:
 
 def check_shared(region: MemoryRegion, state: Running) -> None:
     """Raise ScopeError for a tensor in shared HBM that is allocated in a loop, or in a function
-    that the kernel calls. With `state.shares_anywhere`, an option of the compiler allows such
-    tensors."""
+    that the kernel calls. An option of the compiler allows such tensors
+    (`state.shares_anywhere`)."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
     if not state.loops and not _in_helper(state.kernels):
@@ -380,8 +382,8 @@ def _in_helper(kernels: Collection[CodeType | None]) -> bool:
 
 
 def enclosing_iteration(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration around the outermost of the `folded` loops, over which a loop_reduce
-    sums, or None. `loops` are the variables of all running loops, outermost first. If no folded
+    """Return the iteration around the outermost of the `folded` loops, or None. A loop_reduce sums
+    over these loops. `loops` are the variables of all running loops, outermost first. If no folded
     loop is running, return the innermost iteration."""
     for place, index in enumerate(loops):
         if index.loop in folded:

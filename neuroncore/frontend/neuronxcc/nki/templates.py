@@ -147,8 +147,8 @@ class Plan:
         return next(filter(None, (t.repeat(loop_run, outer, values) for t in self._templates)), 0)
 
     def begin(self, value: int) -> bool:
-        """Begin to note the iteration with loop variable `value`, unless too many iterations fitted
-        no template. Return whether the iteration is noted."""
+        """Begin to note the iteration with loop variable `value`. Do nothing if too many iterations
+        fitted no template. Return whether the iteration is noted."""
         state = self._state
         if self._failures > FAILURES:
             return False
@@ -181,7 +181,7 @@ class Plan:
             self._templates = [*self._templates[-VARIANTS + 1 :], template]
 
     def stop(self) -> None:
-        """Stop noting, if this loop started it."""
+        """Stop noting if this loop started to note."""
         if self._owner:
             self._state.notes, self._owner = None, False
 
@@ -195,7 +195,7 @@ class Plan:
         return program.issued, program.births.size // BIRTH, reports, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
-        """Return whether nothing but the events has happened since `_stand` returned `before`."""
+        """Return whether the `events` are all that happened since `_stand` returned `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
         steps = sum(type(event) is NotedStep for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
@@ -429,7 +429,7 @@ class Template:
 
     def _storages(self, numbers: list[int]) -> list[Storage] | None:
         """Return the storages of the blocks in `_Blocks.outside` for an iteration with these
-        numbers. Return None if a decision may differ from the decision in the template."""
+        numbers. Return None if a decision of the frontend may differ from the template's."""
         storages = []
         for tiles, begin, end, whole in self._blocks.outside:
             tile = tiles.get(tuple(numbers[begin:end]))

@@ -178,7 +178,8 @@ def _activated(name: str) -> Operation:
 
 
 def _by_number(name: str, row: ByNumber) -> Operation:
-    """Return the operator `name` of BY_NUMBER, whose row is `row`."""
+    """Return the operator `name`, which applies another operator with a constant. `row` is its row
+    in the table BY_NUMBER."""
 
     def lowered(x: NkiTensor, dtype: Any = None) -> NkiTensor:
         out = result(x, dtype)
