@@ -58,9 +58,9 @@ about the hardware are in three places, and all other code reads these facts:
 * **The machine** is data: limits, clocks and rates, each with its source. No other code contains
   the capabilities of a generation.
 * **The clause** is a function in `isa/`. Annotations define the legal operands. The decorator
-  defines the engines, the rules and the cost. The docstring is the equation. `isa/` is installed as
-  `neuroncore.isa`; the first use of an instruction loads all clauses into one table.
-* **The core** has the memories, the options, the findings and the record. A launch
+  defines the engines, the rules and the cost. The docstring states the equation. `isa/` is
+  installed as `neuroncore.isa`; the first use of an instruction loads all clauses into one table.
+* **The core** contains the memories, the options, the findings and the record. A launch
   (`frontend/launch.py`) creates one or two cores, turns the argument arrays into tensors in HBM,
   and calls the kernel. `on` makes a core the current core, which the functions of the API use.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
@@ -77,12 +77,12 @@ about the hardware are in three places, and all other code reads these facts:
   * A `Call` is a use of an instruction with certain shapes, formats and operators, but without
     data. Some clauses make every decision that depends on the Call only once, and return a `Run`,
     which is a function of the data. The Call keeps the Run for its later uses (`core/binding.py`).
-* **The record** (`Program`) has a row of numbers for each instruction. The row identifies the Call
-  of the instruction, its source line, and its windows, which are the elements of tensors that it
-  reads and writes. The row also has the numbers that may differ between uses of the Call. Other
-  data, such as which instructions touch the same bytes, are computed when they are needed. The file
-  of a record (`record/saved.py`) has JSON and columns of integers. The file is checked when it is
-  read.
+* **The record** (`Program`) contains a row of numbers for each instruction. The row identifies the
+  Call of the instruction, its source line, and its windows, which are the elements of tensors that
+  it reads and writes. The row also contains the numbers that may differ between uses of the Call.
+  Other data, such as which instructions touch the same bytes, are computed when they are needed.
+  The file of a record (`record/saved.py`) has JSON and columns of integers. The file is checked
+  when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again, with the same functions but without
   the kernel. A replay may have other inputs, or inspect tiles before and after any instruction. A
   Run may list its steps (`clause/alu.py`), which are the loops that it calls. Consecutive

@@ -40,7 +40,7 @@ Trainium and published. `docs/generate/calibration.py` writes the page.
 
 ## Method
 
-The table of measurements has one row for each run of a kernel on one core. The source of each
+The table of measurements contains one row for each run of a kernel on one core. The source of each
 kernel is published. A row has:
 
 * the kernel, and the shapes and formats of its arguments,
@@ -70,9 +70,9 @@ distinguishes three cases:
 * *standalone*: a kernel of today's API that was compiled without optimizations of the backend. Its
   instructions keep the order of the source.
 
-`isa/compilers.toml` has the model of each case, with the reasons.
+`isa/compilers.toml` defines the model of each case, with the reasons.
 
-The file `bench/calibration/offsets.toml` has the known facts about the launches of each harness:
+The file `bench/calibration/offsets.toml` states the known facts about the launches of each harness:
 the flags of the compiler, the launch path, and the overhead. For Lonny154/Matmul-Inspector (NKI 0.6
 on trn1) this file has two more facts, which the model uses for the seven rows of this source:
 
@@ -120,8 +120,8 @@ ERRORS = """\
 
 ## Errors
 
-The table has the results of `neuroncore score` for all rows, and for groups of rows. The `limit` of
-a kernel is the resource that determines most of its estimate:
+The table shows the results of `neuroncore score` for all rows, and for groups of rows. The `limit`
+of a kernel is the resource that determines most of its estimate:
 
 * If an engine or DMA is busy for at least three quarters of the time, the limit is the resource
   that is busy longest.

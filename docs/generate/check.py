@@ -59,8 +59,8 @@ In Python, use `Run.orders(N)` instead of the option. These orders never change:
 | advice | legal, but slower than necessary | 0 |
 
 The exit code is 2 for wrong usage and 3 for a fault of neuroncore. If a run ends early, the last
-line has the reason. The exit code is 1 if the Python code of a kernel raised an exception. If the
-script around the kernel raised it, or if a limit ended the run, the exit code depends on the
+line states the reason. The exit code is 1 if the Python code of a kernel raised an exception. If
+the script around the kernel raised it, or if a limit ended the run, the exit code depends on the
 findings alone.
 
 `neuroncore run` also checks the source. It reports errors and warnings of the source as warnings,

@@ -87,8 +87,8 @@ RULED = """\
 
 ## Assumed compiler behavior
 
-The table has the rules of `neuroncore/time/` for what compilers do, and the sources that support
-each rule. A rule with one source has no other evidence.
+The table lists the rules of `neuroncore/time/` for what compilers do, and the sources that support
+each rule. If the table names one source for a rule, there is no other evidence for it.
 
 If only a single row of the table of measurements shows a behavior, the model has no rule for it.
 For example, only autocomp's sd_attention#3 shows a fusion of copies. In this variant, the compiler

@@ -57,7 +57,7 @@ means that the library lacks the format.
 Each count includes scales whose bits differ. The functions of torchao {torchao} are
 `_choose_scale_float8`, `_quantize_affine_float8` and `to_mx` (scale FLOOR). The function of gfloat
 is `quantize_block` with `compute_scale_amax`; only the first 16 rows are compared with this
-function. None of these libraries has the
+function. None of these libraries offers the
 device's newer rule for the scales of microscaling (`ocp_x2`), stochastic rounding with seeds of
 instructions, or tfloat32.
 

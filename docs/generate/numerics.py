@@ -25,8 +25,8 @@ HEAD = """\
 
 This page lists every claim about the numbers that kernels compute, with the tests that check the
 claim. Then it lists the [options](#options). If a behavior of the device is not published, an
-option selects among the possible behaviors, and its text has the reason for the default. To convert
-numbers without a kernel, use `neuroncore.numerics` ([formats.md](formats.md)).
+option selects among the possible behaviors, and its text states the reason for the default. To
+convert numbers without a kernel, use `neuroncore.numerics` ([formats.md](formats.md)).
 
 `docs/generate/numerics.py` writes this page. A test fails if the page is stale or names a test that
 does not exist.
@@ -36,7 +36,7 @@ LEVELS = """\
 
 ## How close float32 kernels come
 
-The table has the relative L2 distance between float32 results and float64 results, in units of
+The table shows the relative L2 distance between float32 results and float64 results, in units of
 1e-7, for kernels of this project. The columns `chain`, `four_pass` and `blas` have results of the
 kernel with these values of the options `fp32_matmul` (`chain`, `four_pass`) and `matmul` (`blas`).
 The column `numpy` has results of the same formula in numpy's float32.

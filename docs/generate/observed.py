@@ -53,7 +53,7 @@ WRONG = (
     transposes have too few rows to reach full clock. The order in which the compiler issues the
     transposes is not known.
   * *The device*: the share of 68 % follows from published counters of Jerry2423/kda-for-trainium.
-    The counters have the time in which the Tensor engine is active. We compared the baseline's time
+    The counters state how long the Tensor engine is active. We compared the baseline's time
     with the time of the variant bmm_v1, which runs at half clock. M0995 has eight transposes before
     every 64 products, and its counters imply full clock for about 11 % of its products.
   * *Another model was tried*: rows of half-filled products count at half clock. Then the ratio of

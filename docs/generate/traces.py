@@ -38,8 +38,8 @@ the trace and the beginning of one window. From these it predicts the measured c
 {right} of {windows} windows.
 
 In the table of all traces, the name of a trace begins with the account of its repository;
-`bench/traces.csv` has the full names of the repositories. The columns "own instructions" and
-"source" have the ratios of the two estimates to the measured time. The columns "products",
+`bench/traces.csv` contains the full names of the repositories. The columns "own instructions" and
+"source" contain the two estimates, each divided by the measured time. The columns "products",
 "transfers" and "compute" have numbers of instructions: first the device's, then the model's.
 
 <details><summary>All traces</summary>
