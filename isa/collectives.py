@@ -186,7 +186,7 @@ def collective_permute_implicit_reduce(
     srcs: words.Addends, others: words.Addends, dsts: words.Sums, replica_group: words.Groups,
     op: words.Joins, channel_ids: words.Channels, priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = op(srcs[i], others[i]) of this rank's predecessor in the ring of channel i"""
+    """dsts[i] = op(srcs[i], others[i]), both of this rank's predecessor in the ring of channel i"""
     mine = do.part(core, [*srcs, *others], dsts, replica_group=replica_group, op=op)
     groups.check_channels(core, mine.ranks, channel_ids)
     name = "collective_permute_implicit_reduce"

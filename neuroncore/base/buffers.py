@@ -26,11 +26,11 @@ LARGE = KEPT_BYTES // 2  # larger blocks are not recycled, because they would re
 
 
 class _Raw(np.ndarray[Any, np.dtype[Any]]):
-    """The memory of a block, of a type that is no plain array.
+    """The memory of a block. Its type is not a plain array.
 
     A block is free when the array in it no longer exists, so this array must exist as long as its
     views do. numpy makes the array in the block the base of further views (PyArray_SetBaseObject).
-    If the memory were a plain array, numpy would make that the base instead."""
+    If the memory were a plain array, numpy would make the memory the base instead."""
 
 
 Block = tuple[_Raw, int]  # the memory, and the position of its first cache line

@@ -19,7 +19,7 @@ def line(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """Return an HTML table of the texts `rows`, or "" without rows. `head` has the names of the
+    """Return an HTML table of the texts `rows`, or "" without rows. `head` lists the names of the
     columns."""
     body = "".join(_row(row, "td") for row in rows)
     return f"<table>{_row(head, 'th') if head else ''}{body}</table>" if body else ""

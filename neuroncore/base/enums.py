@@ -27,8 +27,8 @@ class engine(ApiEnum):
 
 
 class reduce_cmd(ApiEnum):
-    """The command of an instruction to the accumulator registers of its engine. There is a register
-    for each lane."""
+    """The command of an instruction to the accumulator registers of its engine. Each lane has one
+    register."""
 
     idle = 0
     reset = 1

@@ -25,17 +25,16 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 class CodeRule:
     """The meaning of the code of a finding: a row of `codes/*.toml`.
 
-    `sentence` states the problem in general; the message of a finding states it for one place.
-    `source` is the public text from which the rule comes. `releases` are the API releases in which
-    the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all releases.
-    Some rules report source that an earlier release accepts. `form_of` is this release; a file with
-    such source was probably written for it.
+    `sentence` states the problem in general; the message of a finding states the problem at one
+    place. `source` is the public text from which the rule comes. `releases` are the API releases in
+    which the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all
+    releases. Some rules report code that an earlier release accepts. `form_of` is this release; a
+    file with such code was probably written for it.
 
     `example` is a diff of the lines that follow `header`. The text with the "-" lines has a finding
     with this code, at one of the "-" lines. The text with the "+" lines has no such finding. If a
     code is also the code of an error, it has no example, because `neuroncore explain` has a page
-    for each of these codes.
-    """
+    for each of these codes."""
 
     code: str
     severity: Severity
@@ -52,7 +51,7 @@ class CodeRule:
 @dataclass(frozen=True)
 class Finding:
     """A likely problem at a line of the user's kernel. If `severity`, `because`, `hint` or `source`
-    is None, the row of the code has the value."""
+    is None, the value in the row of the finding's code applies."""
 
     code: str
     message: str

@@ -26,8 +26,8 @@ class Lazy:
 
 
 def modules(package: str, names: str) -> dict[str, Lazy]:
-    """Return proxies for modules of a package, by name. `names` has the names, separated by spaces.
-    A package's `__init__` can add the proxies to its globals."""
+    """Return proxies for modules of a package, by name. `names` lists the names, separated by
+    spaces. A package's `__init__` can add the proxies to its globals."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}
 
 

@@ -2,7 +2,7 @@
 numerics that are not published.
 
 The text below a field describes the field, and gives the reason for its default. This module also
-has the folder of the cache."""
+defines the folder of the cache."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ Describe = Callable[[], str]
 
 
 class _Task:
-    """The work of one thread. `parts` has a function for each running operation, outermost first. A
-    function returns the description of its operation. Only the innermost operation is reported."""
+    """The work of one thread. `parts` lists a function for each running operation, outermost first.
+    A function returns the description of its operation. Only the innermost operation is
+    reported."""
 
     def __init__(self) -> None:
         self.parts: list[Describe] = []

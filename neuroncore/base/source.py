@@ -178,9 +178,9 @@ def place_of(site: Site) -> Place:
 
 
 def key_of(site: Site) -> Hashable:
-    """Return a key of a site for a dict. While the dict has the key, the caller must keep the site.
-    The key uses the id of the code object, because equal code of two functions has the same
-    hash."""
+    """Return a key of a site for a dict. As long as the dict contains the key, the caller must keep
+    the site. The key uses the id of the code object, because equal code of two functions has the
+    same hash."""
     return site if isinstance(site, Place) else (id(site[0]), site[1])
 
 
@@ -318,8 +318,8 @@ def position(name: str) -> int | None:
 
 
 def source_text(path: Path, errors: str = "strict") -> str:
-    """Return the text of a Python file. Its encoding is the one that a comment in the first two
-    lines declares, or UTF-8; a byte order mark is removed. `errors` is the argument of
+    """Return the text of a Python file. The encoding is declared by a comment in the first two
+    lines; otherwise it is UTF-8. A byte order mark is removed. `errors` is the argument of
     bytes.decode. Raise OSError if the file can't be read. With "strict", raise UnicodeDecodeError
     or SyntaxError if the file can't be decoded."""
     content = io.BytesIO(path.read_bytes())

@@ -76,7 +76,7 @@ class Question(NamedTuple):
 
     @property
     def tests_truth(self) -> bool:
-        """True if the node needs a truth value: an `if` does, a call does not."""
+        """True if the node needs a truth value. An `if` needs one; a call does not."""
         return isinstance(self.by, TESTS)
 
 

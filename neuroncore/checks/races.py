@@ -96,8 +96,8 @@ class HappensBefore:
     """The order that meetings impose on the instructions of several threads."""
 
     def __init__(self, count: int, met: Sequence[Meeting]) -> None:
-        """Order the instructions of `count` threads. `met` has the meetings of the threads. In this
-        list, each meeting must come after all earlier meetings of its threads."""
+        """Order the instructions of `count` threads. `met` lists the meetings of the threads. In
+        this list, each meeting must come after all earlier meetings of its threads."""
         self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:
@@ -150,11 +150,11 @@ class SharedSpot(NamedTuple):
 
 @dataclass(eq=False)
 class SharedBoxes:
-    """The boxes of all threads and the accesses to them. `spots` and `accesses` have an element for
-    each box, core by core. The other fields have an array for each core.
+    """The boxes of all threads and the accesses to them. `spots` and `accesses` list an element for
+    each box, core by core. The other fields list an array for each core.
 
     `area`: element k is the number of the storage of box k
-    `box`: row k has the bounds of box k: [row, row_end, byte, byte_end]
+    `box`: row k contains the bounds of box k: [row, row_end, byte, byte_end]
     `pattern`: element k is the number of the pattern of box k; -1 if box k fills its bounds
     `start`: element k is the first byte of pattern k
     `form`: element k is the index of pattern k's form (`SharedSpot`) in `forms`"""
@@ -374,8 +374,8 @@ class LaunchAccesses:
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
-    """Return the threads of all ranks' cores, with the bytes that they share. `uses` has an element
-    for each core."""
+    """Return the threads of all ranks' cores, with the bytes that they share. `uses` lists an
+    element for each core."""
     programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each rank is one thread, and shares no HBM
@@ -427,8 +427,8 @@ def _threads(accesses: list[list[Access]]) -> Array:
 
 
 def _between(first_box: int, second_box: int, launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield the races between an access to one box and an access to another, both given by their
-    numbers. There are no races if the boxes share no bytes."""
+    """Yield the races between an access to box `first_box` and an access to box `second_box`. There
+    are no races if the boxes share no bytes."""
     accesses, order = launch.shared.accesses, launch.order
     for a in accesses[first_box]:
         for b in accesses[second_box]:

@@ -190,8 +190,8 @@ class _WindowUses:
 
 
 def _written_before(window: Array, writes: Array) -> Array:
-    """Return a flag for each use: whether this or an earlier use of the same window is a write. The
-    uses are sorted by window."""
+    """Return a flag for each use: whether any use of the same window, up to and including this use,
+    is a write. The uses are sorted by window."""
     count = np.cumsum(writes)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
@@ -262,7 +262,7 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
     result must share bytes with this operand and with the result of `writer`.
 
     Return None if there is no such instruction, or if `writer` reads all bytes that it overwrites.
-    `storage` has the storage of each operand."""
+    `storage` lists the storage of each operand."""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -320,9 +320,9 @@ class Nesting:
     which no iteration begins and no loop ends.
 
     `begins`: span k begins with row begins[k]
-    `loops`: loops[k] has the numbers of the loops around span k, the outermost first, and then
+    `loops`: loops[k] lists the numbers of the loops around span k, the outermost first, and then
         NOWHERE
-    `values`: values[k] has the values of the variables of these loops"""
+    `values`: values[k] lists the values of the variables of these loops"""
 
     begins: Array
     loops: Array

@@ -299,8 +299,8 @@ class Loop(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes, starting from the
-    number `start`."""
+    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes. The fold starts from
+    the number `start`."""
 
     fold: Callable[..., Any]
     start: float
@@ -326,8 +326,8 @@ def elementwise(function: Callable[..., Any]) -> Steps:
 def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
     """Return the steps of a Run that combines a value with one operand after the other.
 
-    Each of `operations` has an operator, the operand of the first use, and a flag that is true if
-    the operand comes before the value."""
+    Each of `operations` consists of an operator, the operand of the first use, and a flag that is
+    true if the operand is the left operand of the operator."""
     functions = [(op.apply, reverse and op.arity != 1) for op, _, reverse in operations]
 
     def steps(dst: Any, value: Any, *operands: Any) -> list[Loop | Fold]:

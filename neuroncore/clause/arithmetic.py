@@ -72,7 +72,8 @@ def finish(dst: Tile, result: Array) -> None:
 
 
 def shaped(values: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array with its free axes in another shape, which has as many elements."""
+    """Return the array with its free axes in another shape. The shape must have as many elements as
+    the free axes."""
     return values if values.shape == shape else values.reshape(shape)
 
 
@@ -101,8 +102,8 @@ def per_lane(operand: Any, like: Array) -> Array:
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return flags in the shape of `dst`, true where the predicate is not 0. With `reverse`, they
-    are true where it is 0."""
+    """Return flags in the shape of `dst`, true where the predicate is not 0. With `reverse`, the
+    flags are true where the predicate is 0."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
@@ -179,7 +180,8 @@ def where(chosen: Array, values: Array, others: Any) -> Array:
 
 
 def write(dst: Tile, numbers: Array) -> None:
-    """dst = numbers, without rounding: the format of dst can represent all numbers."""
+    """dst = numbers, without rounding, because the format of dst can represent all of these
+    numbers."""
     dst.codes()[...] = shaped(numbers.astype(dst.dtype.storage), dst.shape)
 
 
@@ -401,8 +403,8 @@ def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
 def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
-    """Apply bitvec operators to bit patterns, one after the other. `steps` has an operator for each
-    operand, and a flag that is true if the operand comes before the previous result."""
+    """Apply bitvec operators to bit patterns, one after the other. `steps` lists an operator for
+    each operand, and a flag that is true if the operand comes before the previous result."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)

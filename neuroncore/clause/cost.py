@@ -27,8 +27,8 @@ SIXTEEN_BIT = (bfloat16, float16)
 
 @dataclass(frozen=True)
 class Transfer:
-    """The DMA engines that a transfer keeps busy: numbers `first` to `last`, each for `ns`
-    nanoseconds.
+    """The DMA engines that a transfer keeps busy. The engines numbered `first` to `last` are busy
+    for `ns` nanoseconds each.
 
     A transfer is issued in one of two rings (queues), one for loads and one for stores. With
     `software`, GpSimd writes the descriptors and issues the transfer, which then uses neither
@@ -134,15 +134,15 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
 
 
 def _takes_columns(call: Call) -> bool:
-    """Return whether any operand has one scalar per partition. Two such operands are assumed to be
-    fetched together."""
+    """Return whether any operand is a column, with one scalar per partition. Two such operands are
+    assumed to be fetched together."""
     operands = ((p.operand, call.arguments.get(p.name)) for p in call.instruction.operands)
     return any(o and o.column and o.reads and isinstance(v, View) for o, v in operands)
 
 
 def sector_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles that a port takes for the elements of one partition. Each sector that has
-    an element takes `Fixed.sector_cycles`.
+    """Return the cycles that a port takes for the elements of one partition. Each sector that
+    contains an element takes `Fixed.sector_cycles`.
 
     Three published figures show that a sector has 16 bytes and takes two cycles. The bandwidth is
     halved if the stride is at least 16 bytes (ARCH1). At most four 16-bit or two 32-bit elements
@@ -388,15 +388,16 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
 def _needs_software(view: View, mode: dge_mode | None) -> bool:
     """Return whether software has to write the descriptors of a transfer.
 
-    It has to for gathers and scatters, and if the kernel requests software. If an offset is in
-    memory, it has to unless the kernel requests hardware."""
+    Software is necessary for gathers and scatters, and if the kernel requests software. If an
+    offset is in memory, software is necessary unless the kernel requests hardware."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
 
 
 def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
     """Return whether software writes the descriptors without a request of the kernel. Some releases
-    of the compiler let it do so; then `machine` has the feature SOFTWARE_DGE."""
+    of the compiler leave the descriptors to software; then `machine` has the feature
+    SOFTWARE_DGE."""
     return mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
 
 
@@ -426,15 +427,15 @@ def _rows_of(dst: View, src: View) -> int:
 
 
 def _row(view: View) -> int:
-    """Return the number of elements in a row: a contiguous run, or the innermost axis if that is
-    longer."""
+    """Return the number of elements in a row. A row is a contiguous run, or the innermost axis if
+    this axis is longer."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
     return max(contiguous(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:
     """Return the first and the last DMA engine for the partitions of an on-chip tile. For a tile in
-    HBM these are all engines."""
+    HBM, return the first and the last of all engines."""
     if not view.on_chip:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine

@@ -43,8 +43,8 @@ Declared = Operand | Op | Act | Static | Immediate | Register
 
 
 class Rule(Protocol):
-    """A function that returns the error of a call, or None. `neuroncore.clause.refusal` makes
-    rules."""
+    """A function that returns the error of a call, or None if the call obeys the rule.
+    `neuroncore.clause.refusal` makes rules."""
 
     @property
     def sentence(self) -> str: ...
@@ -485,5 +485,5 @@ def _names_of_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _is_column(shape: letters.Shape | None) -> bool:
-    """Return whether a shape has one element in each of several partitions."""
+    """Return whether a shape has one element in each partition, and several partitions."""
     return shape is not None and shape[0].letter is not None and shape[1].text == "1"

@@ -154,7 +154,8 @@ def _check_term(
     call: Call, machine: Machine, sizes: dict[str, Size], name: str, axis: int, term: Term
 ) -> Iterator[KernelError]:
     """Yield errors of the size of one axis of an operand, which the clause declares by a term.
-    `sizes` has the letters that earlier operands have defined; a new letter is added."""
+    `sizes` lists the letters that earlier operands have defined. A new letter is added to
+    `sizes`."""
     view = call.view(name)
     actual = _sizes(view)[axis]
     if term.letter is None:
@@ -296,7 +297,7 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
     """Return the size that a term requires of an axis of `view`. If no operand has defined the
-    term's letter, it is the actual size."""
+    term's letter, return the actual size of the axis."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -304,7 +305,7 @@ def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: 
 
 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:
-    """Return as text the size of a term's letter according to one operand only."""
+    """Return the size of a term's letter as text. The size is computed from one operand only."""
     return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
 
 

@@ -68,7 +68,7 @@ class Term:
 
     @property
     def plain(self) -> bool:
-        """True if the size is the size of the letter, without factor and addend."""
+        """True if the size is the size of the letter itself, without factor and addend."""
         return self.times == 1 and not self.plus
 
 

@@ -99,7 +99,8 @@ def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, gro
 
 
 def of(wide: bool, options: Options) -> Product:
-    """Return the function that multiplies two matrices. `wide` is true if either is float32."""
+    """Return the function that multiplies two matrices. `wide` is true if at least one of them is
+    float32."""
     multiply = plain(options)
     if wide and options.fp32_matmul == "four_pass":
         return partial(four_pass, multiply)
@@ -168,8 +169,8 @@ def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
 
 
 def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out (+)= the product by numpy's BLAS library. Its bits depend on processor, threads and
-    shape."""
+    """out (+)= the product by numpy's BLAS library. The bits of the product depend on the
+    processor, the number of threads and the shape."""
     product = buffers.scratch("product", out.shape) if accumulate else out
     np.matmul(s.T, x, out=product)
     if accumulate:
@@ -186,11 +187,11 @@ def four_pass(multiply: Product, s: Array, x: Array, out: Array, accumulate: boo
 
 
 def halves(values: Array) -> tuple[Array, Array, Array]:
-    """Split float32 values into halves. Return the upper 12 significant bits, the lower 12, and the
-    upper 12 with 0 in place of numbers that are not finite.
+    """Split float32 values into halves. Return three arrays: the upper 12 significant bits, the
+    lower 12, and the upper 12 with 0 in place of numbers that are not finite.
 
-    With the third array, `four_pass` has numbers that are not finite in only one of its
-    products."""
+    With the third array, numbers that are not finite occur in only one of the products of
+    `four_pass`."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
     finite = np.isfinite(values)
     if finite.all():

@@ -118,7 +118,7 @@ def fault(
 
 
 def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) -> Fault:
-    """Return the fault of an argument that needs a feature the machine lacks."""
+    """Return the fault of an argument that needs a feature which the machine lacks."""
     return fault(
         argument,
         f"{machine.name} has no {use}",
@@ -151,8 +151,8 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
     """Return a function that checks numbers and then calls `run`.
 
-    `operands` has (operator, operand, name) for each of the last arguments of `run`. `number_for`
-    checks an argument that is a number instead of a tile."""
+    `operands` lists (operator, operand, name) for each of the last arguments of `run`. `number_for`
+    checks each argument that is a number instead of a tile."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]

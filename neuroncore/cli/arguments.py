@@ -100,7 +100,8 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _not_text(path: Path, content: bytes) -> NotPython:
-    """Return an error for the first byte that is not UTF-8; otherwise for the first null byte.
+    """Return the error for the first byte that is not UTF-8. If all bytes are UTF-8, return the
+    error for the first null byte.
 
     Python's own error about a null byte has no line number."""
     if (found := encoding_error(content)) is None:

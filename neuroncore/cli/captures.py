@@ -98,7 +98,7 @@ def load(arguments: argparse.Namespace, file: str) -> Measured:
 def refuse_others(arguments: argparse.Namespace) -> None:
     """Raise UsageError for arguments that a capture cannot use.
 
-    Only a script can take some of them; others are options for the estimate of a kernel."""
+    Some of them are arguments of a script. The others are options for the estimate of a kernel."""
     for name in (*ESTIMATED, "args", "inputs"):
         if getattr(arguments, name) is not None:
             option = f"--{name.replace('_', '-')}"
@@ -150,7 +150,7 @@ def why(arguments: argparse.Namespace) -> int:
 
 
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
-    """Execute `neuroncore diff` if at least one side is a capture. The other may be a Run."""
+    """Execute `neuroncore diff` if at least one side is a capture. The other side may be a Run."""
     sides, shown = [], []
     for run, other in ((old, new), (new, old)):
         if hasattr(run, "timelines"):  # a Run; a capture has none

@@ -190,8 +190,8 @@ class Document:
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Yield a line for each new finding of a launch.
 
-        A finding is not new if an earlier launch had it at the same source line. Such findings are
-        only counted: a last line has their number by code."""
+        A finding is not new if an earlier launch had the same finding at the same source line. Such
+        findings are only counted: a last line states their number by code."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
             if line in self.reported:

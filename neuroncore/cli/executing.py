@@ -126,8 +126,9 @@ def _figures(output: Array, form: str) -> Figures:
 def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) -> Figures:
     """Return figures that compare an output with its expected values.
 
-    They are the largest error, the largest finite expected value, the tolerance relative to this
-    value, and whether the output agrees. The error is infinite if only one of two values is NaN."""
+    The figures are the largest error, the largest finite expected value, the tolerance relative to
+    this value, and whether the output agrees. The error is infinite if only one of two values is
+    NaN."""
     if output.shape != wanted.shape:
         raise UsageError(f"the output {name} has the shape {output.shape}, not {wanted.shape}")
     values, expected = output.astype(np.float64), wanted.astype(np.float64)

@@ -158,7 +158,7 @@ def _record(arguments: argparse.Namespace) -> None:
 def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> TableScore:
     """Compare the rows of a table with the estimates of their kernels.
 
-    `folder` has the records of the kernels. The points are in the order of the table."""
+    `folder` contains the records of the kernels. The points are in the order of the table."""
     points: dict[str, ScoredPoint] = {}
     missing: list[tuple[str, str, str]] = []
     estimate = cache(measurements.estimate)
@@ -201,7 +201,7 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
 def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
     """Yield the name of each group of rows, and its errors; None for a group without rows.
 
-    `by` has the properties by which rows are grouped (keys of GROUPS)."""
+    `by` lists the properties by which rows are grouped (keys of GROUPS)."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:
@@ -294,9 +294,9 @@ class MeasuredRow(NamedTuple):
 class Summary(NamedTuple):
     """The rows of one harness and machine.
 
-    Contains their number, the median error, and the number of rows within 20 %. `offset` is the
-    median of measurement minus estimate, in nanoseconds. `factor` is the median of measurement
-    divided by estimate."""
+    The fields are the number of rows, the median error, and the number of rows within 20 %.
+    `offset` is the median of measurement minus estimate, in nanoseconds. `factor` is the median of
+    measurement divided by estimate."""
 
     harness: str
     machine: str

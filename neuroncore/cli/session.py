@@ -162,10 +162,10 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
 def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Shown:
     """Return the contents of a page about an error. `text` describes the error.
 
-    If the error ended a launch on `core`, the page has the instructions up to the error. Otherwise,
-    and if there are no instructions, the page has only the error and its source. `core` is None for
-    an error outside of a launch. A launch on several cores has no timeline, because its cores
-    stopped at different places."""
+    If the error ended a launch on `core`, the page shows the instructions up to the error.
+    Otherwise, and if there are no instructions, the page shows only the error and its source.
+    `core` is None for an error outside of a launch. A launch on several cores has no timeline,
+    because its cores stopped at different places."""
     outcome = documents.PageOutcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:

@@ -67,7 +67,7 @@ def complain(text: Any) -> None:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return the lines of a text, each at most `width` columns if it can be broken.
+    """Return the lines of a text. Each line is at most `width` columns wide if it can be broken.
 
     All lines but the first are indented to the column after the first line's label."""
     if len(line) <= width or EXCERPT.match(line):

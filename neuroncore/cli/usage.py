@@ -50,7 +50,8 @@ def options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def near(word: str, known: Iterable[str], cutoff: float = CLOSE) -> str | None:
-    """Return the member of `known` that is most similar to a word, or None."""
+    """Return the member of `known` that is most similar to a word, or None if no member is
+    similar."""
     name = word.partition("=")[0]
     return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff=cutoff)), None)
 

@@ -1,7 +1,8 @@
 """Rebuild the arguments of an instruction from its row in a record.
 
-A record has a row for each instruction. Replays execute rows with these arguments. Loops of the
-older API also use them, to repeat the instructions of an earlier iteration (`known_iterations`).
+A record contains one row for each executed instruction. Replays execute instructions with the
+rebuilt arguments. Loops of the older API also use them, to repeat the instructions of an earlier
+iteration (`known_iterations`).
 
 A Call is a use of an instruction without its data (`neuroncore.clause.instruction`). Many rows may
 have the same Call."""
@@ -20,12 +21,13 @@ from neuroncore.memory.geometry import View
 
 
 class ArgumentPlan(NamedTuple):
-    """How to make the arguments of an instruction from any row that has this Call.
+    """How to make the arguments of an instruction from any row of one Call.
 
-    `constants` has an entry for each parameter: the argument if it is constant, otherwise None.
-    Then it has a flag for each of `Instruction.open_operands`: whether the operand is a tile.
+    `constants` lists one entry for each parameter: the argument if it is constant, otherwise None.
+    After these entries comes one flag for each of `Instruction.open_operands`: whether the operand
+    is a tile.
 
-    `tiles`, `lists` and `values` have pairs. The first member is the position of a parameter. The
+    `tiles`, `lists` and `values` list pairs. The first member is the position of a parameter. The
     second member is:
 
     * in `tiles`, the position of the tile in the row,

@@ -98,8 +98,8 @@ class NkiInstruction:
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments by parameter, from the local variables of a generated function.
 
-    A list of tiles is also included tile by tile. The key of a tile is "name[i]", its name in a
-    Call."""
+    A list of tiles is included, and so is each tile of the list. The key of such a tile is
+    "name[i]", its name in a Call."""
     by_name = {p.name: scope[p.name] for p in instruction.parameters}
     for name in instruction.lists:
         by_name |= spread(name, by_name[name])
@@ -213,7 +213,7 @@ def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """The arguments of one instruction as the kernel passed them. `tiles` has the instruction's
+    """The arguments of one instruction as the kernel passed them. `tiles` maps operand names to the
     operands at their current run-time offsets."""
 
     core: Core
@@ -225,7 +225,7 @@ class Offsets:
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Record the instruction with its original arguments, and return its row.
 
-        Before that, results are scattered to the elements that an index chose. `values` has the
+        First, scatter the results to the elements that an index chose. `values` lists the
         instruction's numbers and registers, each followed by its type (`record.inputs`). This
         function appends the registers that the instruction's offsets use."""
         self.write_out()
@@ -334,10 +334,12 @@ def settle(
 ) -> None:
     """Handle arguments that do not fit the signature.
 
-    `scope` has the arguments that fit, by name; `extra` has surplus positional arguments; `unknown`
-    has keyword arguments that the signature lacks. Keywords in IGNORED and the keyword
-    `Instruction.removed` are ignored, with a warning. Raise SignatureError for all other unknown
-    keywords, and for surplus or missing arguments."""
+    `scope`: the arguments that fit, by name
+    `extra`: surplus positional arguments
+    `unknown`: keyword arguments that the signature lacks
+
+    Keywords in IGNORED and the keyword `Instruction.removed` are ignored, with a warning. Raise
+    SignatureError for all other unknown keywords, and for surplus or missing arguments."""
     arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

@@ -39,8 +39,8 @@ class RankPart:
     """The contribution of one core to a collective: its tensors, and the numbers of the `ranks`
     that take part.
 
-    `alike` has arguments, by name, that must be equal on all these ranks. `site` is the place of
-    the call in the user's code."""
+    `alike`: the arguments, by name, that must be equal on all these ranks
+    `site`: the place of the call in the user's code"""
 
     core: Core
     srcs: Sequence[Tile]
@@ -121,7 +121,7 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
 
 def _report_other_tensors(everyone: Parts, cores: int) -> None:
     """Report each core whose tensors in shared HBM are not those of core 0 of its rank. `everyone`
-    has `cores` contributions from each rank."""
+    lists `cores` contributions for each rank."""
     for position, part in enumerate(everyone):
         first = everyone[position - position % cores]
         pairs = zip(part.tiles, first.tiles, strict=True)
@@ -175,13 +175,13 @@ def _check_alike(name: str, parts: Parts) -> None:
 def put(tile: Tile, codes: Array, start: int | None = None) -> None:
     """Write codes to a tile, and increase the version of its storage.
 
-    The codes have the tile's format and the order of its elements. They fill the whole tile. If
-    `start` is given, they fill only the elements from this position on, and these elements are
-    marked as written.
+    The codes have the tile's format and the order of its elements. Without `start`, they fill the
+    whole tile. With `start`, they fill only the elements from this position on, and these elements
+    are marked as written.
 
     The tile may belong to another core. The instruction of that core also increases the version,
-    but only when that core continues. Until then, data that is cached for the earlier version would
-    be used."""
+    but only when that core continues. Without the increase here, data that is cached for the
+    earlier version would be used in the meantime."""
     if start is None:
         tile.codes()[...] = codes.reshape(tile.shape)
     else:
@@ -267,8 +267,8 @@ def exchange(parts: Parts) -> None:
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """Copy the src of each source to the dst of its target. `pairs` has (source, target), both rank
-    numbers. A rank that is no target keeps its dst."""
+    """Copy the src of each source to the dst of its target. `pairs` lists (source, target), both
+    rank numbers. The dst of a rank that is no target stays unchanged."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -293,8 +293,8 @@ def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:
-    """Return, for each rank, the codes of op(a, b) for each pair of its sources. a is the i-th
-    source of the first half, and b the i-th source of the second half."""
+    """Return, for each rank, the codes of op(a, b) for each pair of its sources. `a` is the i-th
+    source in the first half of the sources, and `b` the i-th source in the second half."""
     return [_halves(part, op) for part in parts]
 
 
@@ -346,16 +346,16 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce the arrays in the order of the ranks, without rounding in between. `join(a, b)`
-    reduces two arrays."""
+    """Reduce the arrays in the order of the ranks. Intermediate results are not rounded. `join(a,
+    b)` reduces two arrays."""
     return functools.reduce(join, values)
 
 
 def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
-    """Split the array of each of n ranks into n pieces, and reduce each piece separately.
+    """Split the array of each of n ranks into n pieces. Reduce the pieces with the same number.
 
-    The sum of piece p travels around the ring, from rank p + 1 to rank p. Every rank on the way
-    adds its piece and rounds the sum, because it writes the sum to memory."""
+    The partial sum for piece p travels around the ring, from rank p + 1 to rank p. Every rank on
+    the way adds its own piece p, and rounds the sum because it writes the sum to memory."""
     count = len(values)
     pieces = [np.array_split(array, count) for array in values]
     done = []
@@ -367,7 +367,7 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
     """Reduce the arrays on each chip, and round each result once. Then reduce the results of the
-    chips without rounding in between. `chip`: the number of ranks on a chip."""
+    chips; this reduction rounds no intermediate results. `chip`: the number of ranks on a chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(arrays, join)) for arrays in chips], join)
 
@@ -375,11 +375,11 @@ def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int)
 class Lengths(NamedTuple):
     """The meaning of the rows of the metadata tensor. Counts and positions are numbers of elements.
 
-    * Rows 0 and 1: column t describes the data that this rank sends to rank t. Row 0 has its count,
-      row 1 its position in src. If `to_all` is true, column 0 applies to all ranks.
-    * Row 2: column s receives the count of the data from rank s. If the counts are `known`, nothing
-      is written to this row.
-    * Row 3: if `displaced` is true, column s has the position in dst of the data from rank s.
+    * Rows 0 and 1: column t describes the data that this rank sends to rank t. Row 0 contains the
+      count, row 1 the position in src. If `to_all` is true, column 0 applies to all ranks.
+    * Row 2: the count of the data from rank s is written to column s. If the counts are `known`,
+      nothing is written to this row.
+    * Row 3: if `displaced` is true, column s contains the position in dst of the data from rank s.
       Otherwise this row is not read, and dst has a slot of equal size for each sender."""
 
     to_all: bool
@@ -408,7 +408,7 @@ def _span(
 ) -> tuple[int, int, int]:
     """Return (start in the sender's src, count, start in the receiver's dst), in elements.
 
-    `pair` is (sender, receiver). `rows` has the metadata tensor of each rank. Raises
+    `pair` is (sender, receiver). `rows` lists the metadata tensors of the ranks. Raises
     OutOfBoundsError if data is outside of the src, the dst, or the sender's slot in the dst."""
     source, target = pair
     column = 0 if lengths.to_all else target

@@ -62,12 +62,13 @@ class ShadowOfCore(Protocol):
     """An observer of a core. It executes each instruction a second time, for example in float64."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Execute a legal call on the core, and again in the observer's way."""
+        """Execute a legal call on the core, and also in the observer's way (for example in
+        float64)."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
-        """Observe that the last call has scattered its results to the elements that an index chose.
-        `results` has each result and the declaration of its operand."""
+        """Observe that the results of the last call have been scattered to elements that an index
+        chose. `results` lists each result with the declaration of its operand."""
         ...
 
 
@@ -98,7 +99,7 @@ class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Wait at a point until all of its cores have arrived, and return the value that each core
+        """Wait at a point until all of its cores have arrived. Return the value that each core
         brought. The last core to arrive calls `then` before any core continues."""
         ...
 
@@ -200,8 +201,8 @@ class Core:
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
     ) -> None:
         """Skip an instruction whose results have no elements. Kernels of nki-library issue such
-        instructions if a loop's last piece is empty. For any other instruction raise `fault`, the
-        error of one of its operands."""
+        instructions if the last piece of a loop is empty. If the results do have elements, raise
+        `fault`, the error of one of the operands."""
         writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
         if instruction.meets or not tiles or any(tile.size for tile in tiles):

@@ -34,8 +34,8 @@ def streams(unit: engine, machine: Machine) -> int:
 def kind(core: Core, unit: engine) -> Generator:
     """Return the kind of an engine's random number generators.
 
-    With `Options.rng` "philox" it is Philox. Otherwise it resembles the hardware: shift registers
-    for the Vector engine of a machine without readable random state, XORWOW for all other
+    With `Options.rng` "philox" the kind is Philox. Otherwise the kind resembles the hardware: shift
+    registers for the Vector engine of a machine without readable random state, XORWOW for all other
     engines."""
     if core.options.rng == "philox":
         return generator.PHILOX
@@ -71,8 +71,8 @@ def uniform(core: Core, unit: engine, tile: Tile) -> Array:
 
 
 def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
-    """Return a function that writes op(x) to an array. It also reports inputs outside of the range
-    of the activation tables."""
+    """Return a function that writes op(x) to an array. The function also reports inputs outside of
+    the range of the activation tables."""
     function = op.apply
     if op.valid[0] == -np.inf:
         return lambda core, x, out: activate(function, x, out)
@@ -131,8 +131,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
     """Write `codes`, shape [groups, count], to the first `count` elements of each group.
 
     All other elements of the tile that were never written become 0 or poison (`codec.poison`, such
-    as NaN). They also count as written, because the example of nki.isa.topk uses the whole
-    results."""
+    as NaN). These elements also count as written, because the example of nki.isa.topk uses the
+    whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -147,8 +147,10 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Report elements that were never written, among the first `count` elements of each group. They
-    fill some whole columns, and the beginning of the next column."""
+    """Report elements that were never written, among the first `count` elements of each group.
+
+    These first elements fill the first columns completely, and the next column down to a
+    partition."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))

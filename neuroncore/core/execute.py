@@ -602,7 +602,7 @@ def collective_permute_implicit_reduce(
     channel_ids: Any,
     priority: Any,
 ) -> Offsets | None:
-    """dsts[i] = op(srcs[i], others[i]) of this rank's predecessor in the ring of channel i"""
+    """dsts[i] = op(srcs[i], others[i]), both of this rank's predecessor in the ring of channel i"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

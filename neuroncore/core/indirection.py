@@ -113,8 +113,8 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 def _copy_history(tile: Picked, fresh: bool) -> None:
     """Copy the flags of unwritten elements from the source to a temporary tile.
 
-    With `fresh`, all elements of the temporary tile's storage are marked as unwritten instead.
-    Later the marks show which elements the instruction has written."""
+    With `fresh`, mark all elements of the temporary tile's storage as unwritten instead. After the
+    instruction, the marks show which elements the instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
@@ -144,11 +144,11 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
-    """Return, for each row and each of `size` positions, the number of the last element that goes
-    to the position; -1 if none does.
+    """Return the number of the last element that goes to each of `size` positions, for each row.
+    The number is -1 if no element goes there.
 
     `chosen`: the position of each element, shape [rows, n]. `numbers`: the number of each element;
-    -1 if the element is left out."""
+        -1 if the element is left out."""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))

@@ -50,8 +50,8 @@ def threads_for(dst: Tile, stationary: Tile) -> int:
 
 
 class Sum:
-    """Deferred products that are added to one window of a storage in PSUM. `count` threads compute
-    them."""
+    """The sum of deferred products in one window of a storage in PSUM. `count` threads compute the
+    products."""
 
     def __init__(self, dst: Tile, count: int) -> None:
         self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
@@ -69,7 +69,8 @@ class Sum:
         return dst.offset == self._offset and dst.geometry is self._geometry
 
     def add(self, s: Array, x: Array, accumulate: bool) -> None:
-        """Defer the product of packed operands. It overwrites the sum if `accumulate` is false."""
+        """Defer the product of packed operands. If `accumulate` is false, the product replaces the
+        contents of the window; otherwise the product is added to them."""
         if self._count == MOST:
             self._compute_all()
             self._operands.clear()
@@ -89,8 +90,8 @@ class Sum:
             _waiting.put(self)
 
     def finish(self) -> None:
-        """Compute all deferred products, possibly with the help of other threads, and end the
-        sum."""
+        """Compute all deferred products, possibly with the help of other threads. No further
+        product can be added."""
         if self._count > 1:
             self._call()
         self._compute_all()
@@ -164,8 +165,8 @@ _started: list[Thread] = []
 
 
 def _start(count: int) -> bool:
-    """Start threads until there are `count`, including the calling one. Return False if none can be
-    started."""
+    """Start threads until there are `count`, including the calling thread. Return False if no
+    thread can be started."""
     while len(_started) < count - 1:
         thread = Thread(target=_serve, name="neuroncore products", daemon=True)
         try:

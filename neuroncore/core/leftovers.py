@@ -39,12 +39,13 @@ READS = 256
 
 @dataclass
 class _LeftoverReads(Generic[T]):
-    """The remembered reads of one storage that found leftovers.
+    """Reads of one storage that found leftovers. An equal read later needs no new check.
 
     The reads are valid while the storage has these `gaps` (its elements that were never written)
-    and the format `held`. A key of `findings` has the site of a read, its window, and the number of
-    bytes written so far. So a read after a write that fills a gap has another key and is checked
-    again. A value is (finding, site); the site keeps its code object alive."""
+    and the format `held`. A key of `findings` consists of the site of a read, its window, and the
+    number of bytes written so far. So a read after a write that fills a gap has another key and is
+    checked again. A value of `findings` is (finding, site); the site keeps its code object
+    alive."""
 
     gaps: Gaps
     held: Format
@@ -86,7 +87,7 @@ class Leftovers(Generic[T]):
         copies: tuple[list[Any], dict[engine, dict[T, None]]],
     ) -> None:
         """Restore the leftovers of these storages and of the registers. All other storages then
-        have none."""
+        contain no leftovers."""
         tainted, registers = copies
         pairs = zip(storages, tainted, strict=True)
         self._tainted = WeakKeyDictionary({storage: t.copy() for storage, t in pairs if t})
@@ -99,8 +100,8 @@ class Leftovers(Generic[T]):
         self._reads.pop(storage, None)
 
     def knows_reads_of(self, tile: Tile) -> bool:
-        """Return whether reads of the tile's storage in its current state may have been
-        remembered."""
+        """Return whether remembered reads may be valid for the current state of the tile's
+        storage."""
         reads = self._reads.get(tile.storage)
         return reads is not None and reads.gaps is tile.storage.gaps and reads.held is tile.held
 
@@ -129,8 +130,8 @@ class Leftovers(Generic[T]):
     def poison(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
         """Put poison, or 0 with `zeros`, into the elements that `missing` flags.
 
-        If the instruction is refused later, `refused` restores the bits of these elements. It also
-        removes the entries that were added to `findings` since then."""
+        If the instruction is refused later, `refused` restores the bits of these elements.
+        `refused` also removes the entries that were added to `findings` after this call."""
         codes, count = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -169,7 +170,7 @@ class Leftovers(Generic[T]):
 
     def skipped(self) -> None:
         """Keep the reads of an instruction that is skipped because a tile is out of bounds. If a
-        later instruction is refused, `refused` then undoes only the later reads."""
+        later instruction is refused, `refused` undoes the reads of that instruction only."""
         self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -356,8 +357,8 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Complete this core's results after a launch on two cores: elements that it has not written
-    are copied from the other core.
+    """Complete the results of this core after a launch on two cores: copy the elements that this
+    core has not written from the other core.
 
     If each core has allocated an output separately, the two allocations represent one tensor (as in
     nki-library's kernels of NKI 0.2). `result` and `other` are the results of this core and of the
@@ -400,8 +401,8 @@ def unwritten(tile: Tile) -> int:
 def contents(tile: Tile, zeros: bool) -> Array:
     """Return the elements of a tile in the numpy type of the stored format (`Format.numpy`).
 
-    Elements that were never written are 0 with `zeros`, otherwise poison. If memory has this type,
-    the array is a view of the memory, except for a tile that was never written."""
+    With `zeros`, elements that were never written are 0, otherwise poison. The array is a view of
+    the memory if memory has this numpy type and some elements of the tile were written."""
     # a single element is broadcast, because a copy of the tensor might need gigabytes
     if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)

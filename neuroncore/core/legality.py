@@ -27,8 +27,8 @@ known: dict[tuple[int, Any], Call] = {}
 def checked(
     instruction: Instruction, key: Any, arguments: dict[str, Any], machine: Machine
 ) -> Call:
-    """Return the Call that is remembered for this machine and key. If there is none, make, check
-    and remember the Call. Raises the errors of `check`."""
+    """Return the Call that is remembered for this machine and key. If no Call is remembered, make,
+    check and remember a new Call. Raises the errors of `check`."""
     call = known.get((id(machine), key))
     if call is None:
         call = check(instruction, arguments, machine)

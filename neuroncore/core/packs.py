@@ -2,15 +2,15 @@
 
 Kernels multiply one tile by many others. A product reads an operand in a special form: a packed
 matrix, decoded values, or the rows that a permutation chooses. This form is cached at the second
-use of the tile. It is cached at the first use if the product must have this form in any case.
+use of the tile. If the product always needs this form, the form is cached at the first use.
 
 The key of an entry is (storage, offset, geometry, form). A geometry fixes shape, strides and
 format. A `PackForm` names everything else on which the result depends: the role of the operand, how
 many rows are multiplied as a group, and the function that packs. The options and the machine are
 not in the key, because a cache belongs to one core. The other operand of the product determines the
-form but not the data, so it is not in the key.
+form but not the data, so the other operand is not in the key.
 
-An entry also has the version of its storage. Every write increments the version and so makes the
+An entry also stores the version of its storage. Every write increments the version and so makes the
 entry invalid. Tiles at addresses that the kernel chose are not cached: other tensors may write to
 the same bytes."""
 
@@ -52,7 +52,8 @@ class _KnownTile:
 
 
 class Packs:
-    """The packed tiles of one core. The least recently used tiles are dropped for lack of room."""
+    """The packed tiles of one core. When the cache is full, the least recently used tiles are
+    dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _KnownTile] = OrderedDict()
@@ -101,8 +102,8 @@ class Packs:
             self._forget(next(iter(self._known)))
 
     def _keep_early(self, known: _KnownTile, packed: Any) -> Any:
-        """Cache data at the first use. If data that were used only once exceed EARLY bytes, drop
-        the oldest such data."""
+        """Cache data at the first use. If all data that were used only once exceed EARLY bytes,
+        drop the oldest of them."""
         self._keep(known, packed)
         known.early = True
         self._early.append((known, known.nbytes))

@@ -25,9 +25,9 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 class RowBlock:
     """The rows that an operand of a DMA reads or writes.
 
-    `numbers` has the positions, along axis 0 of the tensor, of the rows that the index of a gather
-    or scatter chooses. It is None without an index. `inside` flags the `numbers` whose rows exist.
-    It is None if all rows exist."""
+    `numbers`: the positions, along axis 0 of the tensor, of the rows that the index of a gather or
+        scatter chooses. None without an index.
+    `inside`: flags of the `numbers` whose rows exist. None if all rows exist."""
 
     core: Core
     name: str
@@ -70,8 +70,8 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes to the rows that exist: to all their elements, or only to those that `chosen`
-        flags. A row that an index chooses twice gets the codes of the later partition."""
+        """Write codes to the rows that exist. With `chosen`, write only to the elements that
+        `chosen` flags. A row that an index chooses twice gets the codes of the later partition."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
@@ -81,9 +81,10 @@ class RowBlock:
         _scatter(_every_row(self.tile), existing(self.numbers), codes, chosen_existing)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield RowBlocks to write one after the other, none of which contains a row twice. If rows
-        are `unique`, there is only one. Otherwise the n-th RowBlock has the n-th occurrence of each
-        row number."""
+        """Yield RowBlocks to write one after the other. No RowBlock contains a row twice.
+
+        If rows are `unique`, there is only one RowBlock. Otherwise the n-th RowBlock contains the
+        n-th occurrence of each row number."""
         if unique or self.numbers is None:
             yield self
             return
@@ -101,8 +102,8 @@ class RowBlock:
 
 
 def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
-    """Write codes to a tile, in the order of its elements: to all, or only to those that `chosen`
-    flags."""
+    """Write codes to a tile, in the order of its elements. With `chosen`, write only to the
+    elements that `chosen` flags."""
     into, codes = tile.codes(), shaped(codes, tile.shape)
     if chosen is None:
         codec.copy(codes, into)

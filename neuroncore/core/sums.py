@@ -40,8 +40,8 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
-    """Return a view of the accumulator registers of `count` lanes of the engine `unit`. They begin
-    at the lane of the first partition of `data` (ISA, activation_reduce)."""
+    """Return a view of the accumulator registers of `count` lanes of the engine `unit`. The first
+    lane is the lane of the first partition of `data` (ISA, activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -69,8 +69,8 @@ def accumulate(
 def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
-    """Fold `values` into the accumulator registers, and replace each element by the register's
-    content after that element, as the Vector engine does.
+    """Fold `values` into the accumulator registers, as the Vector engine does. Replace each element
+    by the register's content after that element.
 
     The registers of the lanes of `data` are first set as the command requires (`preset`). Then each
     row of `values`, shape [P, F], is folded into the register of its lane with `op`."""
@@ -344,8 +344,9 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
     """Return (row numbers, flags) for a matrix of zeros and ones.
 
-    The row numbers have, for each column, the row of the 1; for an identity matrix they are a slice
-    of all rows. The flags show the columns without a 1; they are None if every column has a 1."""
+    The row numbers give, for each column, the row that contains the 1. For an identity matrix they
+    are a slice of all rows. The flags mark the columns without a 1; they are None if every column
+    has a 1."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():

@@ -6,9 +6,9 @@ barrier, an exchange of data or a collective. Then the next program in line cont
 of a launch execute the programs in the same order, however the operating system schedules the
 threads.
 
-A point is a named place at which certain cores wait for each other. A meeting is one such wait: it
-is complete when all cores of the point have arrived, and each core brings a value for the
-others."""
+A point is a named place at which certain cores wait for each other. A meeting is one wait at a
+point: it is complete when all cores of the point have arrived. Each core brings a value for the
+other cores."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """The point at which a program waits, the meeting there, and the place in the program's
+    """The point at which a program waits, the meeting at this point, and the place in the program's
     source."""
 
     point: str

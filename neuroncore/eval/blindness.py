@@ -74,8 +74,8 @@ def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
     """Examine a specification with a baseline, on the first shape. Raise UsageError if the baseline
     does not pass.
 
-    For each instruction, the baseline is replayed with zeros in place of the instruction's results.
-    The number of replays is at most the number of instructions times the number of hidden seeds."""
+    For each instruction, the baseline is replayed, and zeros replace the instruction's results. The
+    number of replays is at most the number of instructions times the number of hidden seeds."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:
         verdict = worker.verdict(baseline)
@@ -105,7 +105,7 @@ def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:
 
 def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: int) -> bool:
     """Return whether the results for one hidden seed are still correct if one instruction writes
-    zeros: the instruction in row `row` of the record of core `core`."""
+    zeros. This is the instruction in row `row` of the record of core `core`."""
     replay = Replay(record, hidden.arrays, snapshots=0)
     try:
         replay.to(row, core)

@@ -53,7 +53,8 @@ class Task(NamedTuple):
 
     @classmethod
     def of(cls, spec: Spec, cases: Sequence[tuple[Any, ...]]) -> Self:
-        """Return the task for a specification. `cases` has the public arguments for each shape."""
+        """Return the task for a specification. `cases` lists the public arguments for each
+        shape."""
         entry, keywords = tuple(spec.entry), tuple(spec.keywords)
         return cls(entry, spec.target, spec.options, cases, spec.prelude, keywords)
 

@@ -1,9 +1,9 @@
 """The process that judges. It is a fork of a Worker's process with separate limits, and never runs
 a candidate.
 
-A request has the records of one run of a candidate. One process judges many requests, because a
-fork costs more time than judging a small record. But a damaged or illegal record may leave data in
-the memory of the process that affect later verdicts. So the process is replaced after such a
+A request contains the records of one run of a candidate. One process judges many requests, because
+a fork costs more time than judging a small record. But a damaged or illegal record may leave data
+in the memory of the process that affect later verdicts. So the process is replaced after such a
 record, and after MOST requests."""
 
 from __future__ import annotations

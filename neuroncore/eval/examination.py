@@ -202,8 +202,8 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
 
 def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
     """Yield refusals for inputs, constants and results that are in SBUF or PSUM, and for inputs
-    that are also constants. Only a forged record has them: in a launch, inputs and constants are in
-    HBM at the beginning, and results must be stored in HBM."""
+    that are also constants. Only a forged record contains such data: in a launch, inputs and
+    constants are in HBM at the beginning, and results must be stored in HBM."""
     constants, results = set(program.data.constants), leaves(program.data.results)
     if inputs & constants:
         yield Refused("RECORD_REFUSED", "an input is a constant of the host")

@@ -56,8 +56,8 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions that give every loop at least one iteration. They come from the path with
-    the most distinct instructions, with 1 in place of 0."""
+    """Return decisions that give every loop at least one iteration. They are the decisions of the
+    path with the most distinct instructions, with 1 in place of 0."""
     longest = max(paths, key=lambda path: (len(path["chosen"]), len(path["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 

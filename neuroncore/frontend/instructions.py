@@ -1796,7 +1796,7 @@ def collective_permute_implicit_reduce(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = op(srcs[i], others[i]) of this rank's predecessor in the ring of channel i"""
+    """dsts[i] = op(srcs[i], others[i]), both of this rank's predecessor in the ring of channel i"""
     if (
         extra
         or unknown

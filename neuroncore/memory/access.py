@@ -1,10 +1,10 @@
 """Access patterns: shapes, strides and offsets, counted in elements.
 
-`Flags` mark the bytes of a storage, for example those that were never written. One flag is for
+`Flags` mark the bytes of a storage, for example those that were never written. One flag marks
 several adjacent bytes, because kernels write whole rows or blocks of columns. All flags of a
-storage are for the same number of bytes. If an access covers only a part of a flag's bytes, every
-flag of the storage is divided into smaller flags. A tensor that is written in 32 blocks of rows has
-32 flags."""
+storage mark the same number of bytes. If an access covers only a part of a flag's bytes, every flag
+of the storage is divided into smaller flags. A tensor that is written in 32 blocks of rows has 32
+flags."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ class Footprint:
 
     Elements have `item` bytes; `shape` and `strides` (in bytes) give their positions relative to
     the first element. The bytes are a grid of runs, each of `run` adjacent bytes. For each axis of
-    the grid, `sizes` has the number of runs and `steps` their distance in bytes. The bytes start at
-    `low` (0 or less) relative to the first element, and extend over `reach` bytes."""
+    the grid, `sizes` lists the number of runs and `steps` their distance in bytes. The bytes start
+    at `low` (0 or less) relative to the first element, and extend over `reach` bytes."""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
@@ -178,7 +178,7 @@ def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
 
 
 class Flags:
-    """Flags for the bytes of a storage, one for each `granule` bytes. At first none is set."""
+    """Flags for the bytes of a storage, one for each `granule` bytes. At first no flag is set."""
 
     __slots__ = ("granule", "mask")
 
@@ -291,7 +291,7 @@ class Gaps(Flags):
 
 def _repeated(mask: Array, times: int) -> Array:
     """Return each flag `times` times in a row. If the result is large and few flags are set, only
-    these are written, so that the other memory pages are never touched."""
+    the set flags are written, so that the other memory pages are never touched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
     repeated = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already

@@ -14,7 +14,7 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """The elements that an affine index selects, relative to the first of them.
+    """The elements that an affine index selects, relative to the first element.
 
     `steps` are the distances between elements along axes of the sizes `shape`. `low` and `high` are
     the least and the greatest position."""
@@ -50,7 +50,7 @@ def form(shape: Dims, steps: Dims) -> IndexForm:
 
 class Affine:
     """An index along one axis of a tensor, as an affine function of the position in a tile. Its
-    value is `start` at the first element, and `form` has its steps along the axes of the tile."""
+    value is `start` at the first element. `form` lists its steps along the axes of the tile."""
 
     __slots__ = ("form", "start")
     form: IndexForm

@@ -38,9 +38,9 @@ class Recorder(Protocol):
 class Load(NamedTuple):
     """The origin of a register's value.
 
-    `record` is the record of the core, which has a row for each instruction. `row` is the row of
-    the last load instruction on which the value depends. `number` is the number of the value among
-    the registers of the record."""
+    `record`: the record of the core, which contains a row for each instruction
+    `row`: the row of the last load instruction on which the value depends
+    `number`: the number of the value among the registers of the record"""
 
     record: Recorder
     row: int
@@ -96,7 +96,8 @@ class VirtualRegister:
         return self._value
 
     def decide(self) -> int:
-        """Return the value for a loop or a condition. All later instructions wait for it."""
+        """Return the value for a loop or a condition. All later instructions wait until the value
+        is loaded."""
         if self.load is None:
             return self.value
         chosen = _chosen.get()

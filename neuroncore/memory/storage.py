@@ -50,9 +50,9 @@ class DeferredWork(Protocol):
 class Storage:
     """One allocation: its contents, and their state.
 
-    `data` has the bytes, from `origin` on, as `layout` states. The elements are stored as codes
-    (bit patterns) of the format `held`. This format is `dtype`, unless narrow formats are stored as
-    float32 (Options.storage)."""
+    The contents begin at byte `origin` of the array `data`; `layout` describes their arrangement.
+    The elements are stored as codes (bit patterns) of the format `held`. This format is `dtype`,
+    unless narrow formats are stored as float32 (Options.storage)."""
 
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
@@ -97,7 +97,7 @@ class Storage:
 
     def changed_since(self, before: Array) -> Array:
         """Return flags of the elements whose bits have changed, in the shape of the storage.
-        `before` has the earlier elements in the form in which memory stores them, C-contiguous."""
+        `before` is a C-contiguous array of the earlier elements, as memory stores them."""
         bits = f"u{self.held.itemsize}"
         flags: Array = self.settled.view(bits) != before.reshape(-1).view(bits)
         return flags.reshape(self.shape)
@@ -307,7 +307,7 @@ class Memory:
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
         """Return a storage that uses the bytes of a C-contiguous array, and keeps the array alive.
-        The array has codes of `HbmMemory.held(dtype)`."""
+        The array contains codes of `HbmMemory.held(dtype)`."""
         held = self.hbm.held(dtype)
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
         storage = Storage(next(self.hbm.ids), layout, held, name)

@@ -214,8 +214,8 @@ class Tile:
 
     @property
     def is_storage(self) -> bool:
-        """Return whether the tile has all elements of the storage, in its shape, order and format.
-        Axes of size 1 do not matter."""
+        """Return whether the tile contains all elements of the storage, in its shape, order and
+        format. Axes of size 1 do not matter."""
         whole = self.storage.layout.whole
         if self.dtype is not whole.dtype or self.shape != whole.shape or self.dynamic:
             return False
@@ -224,7 +224,7 @@ class Tile:
 
     def signature(self) -> View:
         """Return the View of this tile: the properties that a Call (a use of an instruction without
-        its data) has in place of the tile.
+        its data) stores in place of the tile.
 
         Raises the error in `fault` if the tile has one, and ShapeError if the tile has no
         elements."""
@@ -449,8 +449,9 @@ _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
 def first_write(nbytes: int, start: int, covered: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage of `nbytes` bytes after its first write; None if it wrote all
-    bytes. The first element is at byte `start`, and `covered` has the bytes that were written."""
+    """Return the Gaps of a storage of `nbytes` bytes after its first write; None if this write
+    covered all bytes. The first element is at byte `start`, and `covered` describes the written
+    bytes."""
     gaps = _gaps.get((nbytes, start, covered))
     if gaps is None:
         gaps = Gaps(nbytes)

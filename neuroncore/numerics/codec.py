@@ -87,8 +87,8 @@ def _clamped(value: float, low: int, high: int) -> int:
 
 def _scale_code(form: Format, value: float) -> int:
     """Return the code of the nearest power of two; a tie goes to the even code. Values below the
-    smallest power, and 0, become the smallest power. Negative numbers become NaN, because scales
-    have no sign. Infinity and NaN become NaN too."""
+    smallest power, and 0, get the code of the smallest power. Negative numbers become NaN, because
+    scales have no sign. Infinity and NaN become NaN too."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
@@ -120,11 +120,11 @@ def _padding(form: Format) -> int:
 
 
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
-    """Return the float32 values of `codes`, whose numpy type is `form.storage`. They are written to
-    the contiguous array `out` if given.
+    """Return the float32 values of `codes`, whose numpy type is `form.storage`. The contiguous
+    array `out`, if given, receives the values.
 
-    float64, a format that no engine has, is returned unchanged. So is float32 if there is no `out`.
-    Integers beyond 2^24 are rounded to nearest even."""
+    float64, a format that no engine has, is returned unchanged. float32 is returned unchanged if
+    there is no `out`. Integers beyond 2^24 are rounded to nearest even."""
     if form is float64 or (form is float32 and out is None):
         return codes
     _not_packed(form)
@@ -149,8 +149,8 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
 def encode(
     form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
 ) -> Array:
-    """Return the codes of float32 `values`. They are written to the contiguous array `out` if
-    given.
+    """Return the codes of float32 `values`. The contiguous array `out`, if given, receives the
+    codes.
 
     With `saturate`, infinities and floats beyond the largest number of the format become the
     largest number."""
@@ -243,8 +243,8 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """Return constants, as uint32, for the loops of `loops.codec` that encode a format with fewer
-    exponent bits than float32. They are in the order in which the loops take them."""
+    """Return the constants, as uint32, that the loops of `loops.codec` need to encode a format with
+    fewer exponent bits than float32. The constants have the order in which the loops read them."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     # the code of infinity; without infinity, of NaN; without both, of the largest number
@@ -272,7 +272,7 @@ def unpack(form: Format, codes: Array, axis: int = -1) -> Array:
 
 
 def pack(form: Format, codes: Array) -> Array:
-    """Return packed codes. The last axis of `codes` has the codes of four elements."""
+    """Return packed codes. The last axis of `codes` contains the codes of the four elements."""
     element, mask = _element(form)
     packed = np.zeros(codes.shape[:-1], form.storage)
     for i in range(PACK):
@@ -298,8 +298,9 @@ def poison(form: Format) -> int:
     """Return the code that uninitialized memory shows: NaN for floats, 4 for integers and 1 for
     bool.
 
-    In a packed format every element is NaN. float4_e2m1fn has no NaN, and gets 6. (NaN and 4 are
-    also the values of the vendor's simulator: NKI simulator guide, "Uninitialized memory".)"""
+    In a packed format every element is NaN. The code for float4_e2m1fn, which has no NaN, is 6.
+    (NaN and 4 are also the values of the vendor's simulator: NKI simulator guide, "Uninitialized
+    memory".)"""
     if form.element is not None:
         return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
     return encode_one(
@@ -308,16 +309,16 @@ def poison(form: Format) -> int:
 
 
 def mirrored(codes: Array) -> Array:
-    """Convert signed codes of floats to integers in the same order, with +0 above -0. The function
-    is its own inverse."""
+    """Convert signed codes of floats to integers that have the order of the floats, with +0 above
+    -0. Applied twice, the function returns the codes."""
     sign = codes >> (codes.dtype.itemsize * 8 - 1)
     integers: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
     return integers
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return integers in the order of the floats with these codes, as `mirrored` does. But every
-    NaN is above all numbers, or with `lost` below all numbers."""
+    """Return integers that have the order of the floats with these codes. Every NaN is above all
+    numbers, or with `lost` below all numbers. Otherwise the integers are those of `mirrored`."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     integers = mirrored(codes)

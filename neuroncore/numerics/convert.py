@@ -72,7 +72,7 @@ def encode(
     saturate: bool = False,
     first: int = 0,
 ) -> Array:
-    """Return the codes of numbers, as memory has them: unsigned integers as wide as the format.
+    """Return the codes of numbers as memory stores them: unsigned integers as wide as the format.
 
     The result has the shape of `values`. In a packed format, four numbers along the last axis
     become one code. If an array is rounded in several calls, `first` is the position of the first

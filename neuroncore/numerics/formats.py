@@ -88,8 +88,8 @@ class Format(str):
         return self
 
     def holds(self, other: Format) -> bool:
-        """Return whether this format has all finite numbers of `other`. The result is False for
-        different formats unless both are floats."""
+        """Return whether this format can represent all finite numbers of `other`. The result is
+        False for different formats unless both are floats."""
         if self is other or not (self.is_float and other.is_float):
             return self is other
         finer = self.mantissa >= other.mantissa and self.min_subnormal <= other.min_subnormal
@@ -121,8 +121,8 @@ class Format(str):
     def is_opaque(self) -> bool:
         """True for packed formats and scales, which most instructions refuse.
 
-        Instructions that move data accept them. So do operands that list the format, such as those
-        of products of MX matrices."""
+        Instructions that move data accept these formats. So do operands whose list of formats names
+        them, such as the operands of products of MX matrices."""
         return self.held == "memory"
 
     @property
@@ -307,10 +307,10 @@ def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
     """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and the exponent bias
     `bias`.
 
-    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES: with these, all numbers of
-    the format are normal numbers in float32. The description of NeuronCore-v3 mentions "adjustable
-    exponent biasing for cFP8", but no public API sets a bias, so no instruction takes these
-    formats. Raises UsageError for another format or bias."""
+    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES. With each of these biases,
+    all numbers of the format are normal numbers in float32. The description of NeuronCore-v3
+    mentions "adjustable exponent biasing for cFP8". But no public API sets a bias, so no
+    instruction takes these formats. Raises UsageError for another format or bias."""
     base = lookup(dtype)
     if base not in CONFIGURABLE:
         raise UsageError(

@@ -71,7 +71,7 @@ def _philox(states: Array, count: int) -> Array:
 
 def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
     """Return a function that makes states of `words` words, drawn from the seed by Philox. No word
-    is 0, because a shift register of zeros never changes."""
+    is 0, because a shift register that contains only zeros never changes."""
 
     def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
         counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)

@@ -68,8 +68,8 @@ def near(scales: Array) -> bool:
 
 
 def neutral(values: Array, scales: Array) -> Array:
-    """Return the codes of the scales, with 1 for groups whose values are all 0. A scale that is NaN
-    stays."""
+    """Return the codes of the scales, with scale 1 for groups whose values are all 0. A scale that
+    is NaN stays NaN."""
     zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
     none = zeros & (scales != float8_e8m0fnu.nan_code)
     return np.where(none, scales.dtype.type(float8_e8m0fnu.bias), scales)

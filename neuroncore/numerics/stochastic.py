@@ -128,9 +128,9 @@ def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Ar
 
 
 def _ones(bits: int) -> int:
-    """Return the bits that are set in every random word: the lower ones, so that only the upper
-    `bits` bits are random. A word whose upper bits equal those of a threshold is then never below
-    the threshold."""
+    """Return the bits that are set in every random word: the lower bits, so that only the upper
+    `bits` bits are random. A word whose upper bits equal the upper bits of a threshold is then
+    never below the threshold."""
     if not 1 <= bits <= WORD:
         raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
     return (1 << WORD - bits) - 1
@@ -181,7 +181,7 @@ def rounding(options: Options) -> Callable[..., Array]:
 
 
 def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
-    """Return codes as codec.encode does, but values that overflow a format without infinities
+    """Return codes as codec.encode does. But values that overflow a format without infinities
     become its largest number."""
     return codec.encode(form, values, out, saturate=not form.infinite)
 

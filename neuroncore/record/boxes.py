@@ -134,8 +134,8 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
     """Sort boxes so that fewer pairs of boxes must be compared.
 
-    `order` has the boxes of one area, sorted by rows. If fewer pairs overlap in bytes than in rows,
-    exchange rows and bytes in `box` for these boxes, and sort `order` by bytes."""
+    `order` lists the boxes of one area, sorted by rows. If fewer pairs overlap in bytes than in
+    rows, exchange rows and bytes in `box` for these boxes, and sort `order` by bytes."""
     boxes = box[order]
     if _reached(boxes[:, 2], boxes[:, 3]) < _reached(boxes[:, 0], boxes[:, 1]):
         box[order] = boxes[:, [2, 3, 0, 1]]
@@ -213,8 +213,8 @@ class Box(NamedTuple):
     """The bytes of an access in an area: rows row:row_end (partitions on chip), bytes byte:byte_end
     of each row.
 
-    If the box is `dense`, the access touches all these bytes. Otherwise `Boxes.patterns` has the
-    exact bytes."""
+    If the box is `dense`, the access touches all these bytes. Otherwise `Boxes.patterns` describes
+    the exact bytes."""
 
     area: int
     row: int
@@ -235,8 +235,8 @@ class Areas(NamedTuple):
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Return an array with a value for each box. `of_kinds` has a value for each of `kinds`; a
-        box gets the value for the kind of its area."""
+        """Return an array with a value for each box: the value for the kind of the box's area.
+        `of_kinds` lists one value for each of `kinds`."""
         by_kind: Array = np.array(list(of_kinds), dtype)
         return by_kind[self.kind][self.of_box]
 
@@ -246,11 +246,11 @@ class Pieces:
     """The pieces of all storages. Each access is inside one piece, so a piece can be moved without
     other pieces. A tensor in HBM is one piece.
 
-    For each box of the record: `of_box` is its piece, and `whole` states whether it fills the
-    piece. The other fields have an entry for each piece. `extents` are [row, row_end, byte,
-    byte_end]. `on_chip` and `movable` are flags. A piece is movable if it is in SBUF, at an address
-    that the compiler chooses. `width` is the size in bytes per partition, and `nbytes` the total
-    size in bytes."""
+    For each box of the record, `of_box` is the piece that contains the box, and `whole` states
+    whether the box fills the piece. The other fields have an entry for each piece. `extents` are
+    [row, row_end, byte, byte_end]. `on_chip` and `movable` are flags. A piece is movable if it is
+    in SBUF, at an address that the compiler chooses. `width` is the size in bytes per partition,
+    and `nbytes` the total size in bytes."""
 
     of_box: Array
     whole: Array
@@ -265,8 +265,8 @@ class Pieces:
 class Boxes:
     """The distinct boxes of a record, in the order in which its windows first use them.
 
-    A row of `table` has the fields of a Box, in order. pattern[b] is the pattern of box b, or -1 if
-    it is dense. of_window[w] is the box of window w."""
+    A row of `table` consists of the fields of a Box, in order. pattern[b] is the pattern of box b,
+    or -1 if the box is dense. of_window[w] is the box of window w."""
 
     table: Array
     areas: Areas
@@ -321,8 +321,8 @@ def _row(
 ) -> tuple[int, ...]:
     """Return the properties of a geometry as a row of the table for `native.extents`.
 
-    `memories` has the bytes per row of each memory in which the kernel chose addresses. A new form
-    of a geometry is added to `forms`."""
+    `memories`: the bytes per row of each memory in which the kernel chose addresses. A new form of
+        a geometry is added to `forms`."""
     layout = geometry.layout
     area_row_bytes = 0
     if layout.placed:  # the area is the memory that contains the storage

@@ -218,7 +218,7 @@ def _moves(
 ) -> None:
     """Check that a moving window has the view that its Call expects.
 
-    `offset` is the fixed part of the position, and `moves` has the parts that indices add at run
+    `offset` is the fixed part of the position, and `moves` are the parts that indices add at run
     time. `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
     window."""
     windows = program.windows()

@@ -109,8 +109,8 @@ class Written(bytearray):
         return self.size // 8
 
     def pack(self) -> None:
-        """Compress all bytes that are not compressed yet. Rows of loops shrink to a tenth of their
-        size; this takes 0.2 us per row."""
+        """Compress all bytes that are not compressed yet. The compression reduces rows of loops to
+        a tenth of their size, and takes 0.2 us per row."""
         self._before += len(self)
         self._packed.append((self._before, zlib.compress(self, 1)))
         self.clear()
@@ -135,8 +135,8 @@ class Written(bytearray):
 
 
 class Windows(NamedTuple):
-    """Windows as columns. Each window has the number of its storage, the number of its geometry,
-    and an offset.
+    """Windows as columns: the number of each window's storage, the number of its geometry, and an
+    offset.
 
     The offset is the position of the first element, in elements; ANYWHERE if it is only known at
     run time. `moving` numbers the windows that move, from 0; it is -1 for all other windows."""
@@ -175,7 +175,7 @@ def apart(
 ) -> tuple[Columns, Windows]:
     """Return the columns and the distinct windows of `count` rows, which `packer` has written.
 
-    Windows are numbered in the order of first use. `moved` has the offsets of the windows whose
+    Windows are numbered in the order of first use. `moved` lists the offsets of the windows whose
     position is only known at run time (`Data.offsets`)."""
     call, line, values = np.empty((3, count), INT32)
     operands: list[Array] = []
@@ -218,8 +218,7 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return (all rows as one array of numbers, bounds). Row i has the numbers bounds[i]:bounds[i +
-    1].
+    """Return (all rows as one array of numbers, bounds). Row i is numbers bounds[i]:bounds[i + 1].
 
     The numbers of a row are the index of its Call, its line and its windows. If the row has values,
     their index in `Data.values` follows."""

@@ -55,8 +55,8 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return the part of a key for 0, 0.0, -0.0 or False. It is NEGATIVE_ZERO for -0.0, which a key
-    must distinguish from 0.0. For the others it is the value."""
+    """Return the part of a key for 0, 0.0, -0.0 or False. This part is NEGATIVE_ZERO for -0.0,
+    which a key must distinguish from 0.0. For the other values, it is the value itself."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
@@ -250,8 +250,8 @@ class Data:
 
 
 def mapped(value: Any, convert: Callable[[Any], Any], applies: Callable[[Any], bool]) -> Any:
-    """Return a copy of a kernel's result in which `convert(value)` replaces each value with a true
-    `applies(value)`."""
+    """Return a copy of a kernel's result. Each value for which `applies(value)` is true is replaced
+    by `convert(value)`."""
     if applies(value):
         return convert(value)
     if isinstance(value, dict):

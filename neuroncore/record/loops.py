@@ -64,10 +64,10 @@ def apart(
     """Split the rows in `words`, from row `first` on, into the columns `call` to `values`
     (`record.columns.Columns`). Return the row after the last one.
 
-    The first word (64 bits) of a row has ~call in the upper half and the line in the lower half.
-    Three words for each window follow. If the row has values, a word with their index follows.
-    `tiles` has the number of windows of each Call, and `has_values` a flag for each Call with
-    values."""
+    The first word (64 bits) of a row contains ~call in the upper half and the line in the lower
+    half. Three words for each window follow. If the row has values, a word with their index
+    follows. `tiles` lists the number of windows of each Call, and `has_values` a flag for each Call
+    with values."""
     at, operand, i = 0, 0, first
     before, count = start[first], words.shape[0]
     while at < count:
@@ -106,9 +106,10 @@ def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
     """Set boxes[w] for each window w, from the column ROW on.
 
     The row boxes[w] gets the box of the window, and whether the window fills the box (DENSE). If
-    not, it also gets the byte of the area at which the pattern begins (START) and its form
-    (OWN_FORM); otherwise both are -1. Window w has the geometry table[geometry[w]] and begins at
-    element offset[w]. If the position of a window is unknown, its box is the whole storage."""
+    the window does not fill the box, the row also gets the byte of the area at which the pattern
+    begins (START) and its form (OWN_FORM); otherwise both are -1. Window w has the geometry
+    table[geometry[w]] and begins at element offset[w]. If the position of a window is unknown, its
+    box is the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         boxes[w, START], boxes[w, OWN_FORM] = -1, -1
@@ -163,11 +164,13 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Find the distinct rows with a hash table, and return how many there are. `first` and `number`
-    are set to the results of `distinct`. `slots`, the hash table, has the number of each distinct
-    row, in the slot of its hash or in the next free slot. Rows that differ only in the lowest three
-    bits of their first number have neighboring slots, because new tensors have ascending numbers.
-    """
+    """Find the distinct rows with a hash table, and return how many there are. Set `first` and
+    `number` to the results of `distinct`.
+
+    `slots` is the hash table. It stores the index of each distinct row in the slot of the row's
+    hash, or in the next free slot. Rows that differ only in the lowest three bits of their first
+    number have neighboring slots. Such rows are frequent, because new tensors are numbered
+    consecutively."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = mixed(0, rows[i, 0] >> 3)
@@ -196,10 +199,10 @@ def overlaps(
     """List the boxes that each box overlaps in its area, including the box itself.
 
     The boxes that box p overlaps are written to `neighbors` from index place[p] on. Afterwards
-    place[p] is the index after the last of them. If `neighbors` is empty, the boxes are only
+    place[p] is the index after the last of these boxes. If `neighbors` is empty, the boxes are only
     counted.
 
-    `order` has the numbers of the boxes, sorted by area and first row. The boxes of area a are
+    `order` lists the numbers of the boxes, sorted by area and first row. The boxes of area a are
     order[start[a]:end[a]]. A box is [row, row_end, byte, byte_end]."""
     lists = neighbors.shape[0] > 0
     for a in range(start.shape[0]):
@@ -226,7 +229,7 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
     Return four arrays: the piece of each box, whether the box fills its piece, the first box of
     each piece, and the extents [row, row_end, byte, byte_end] of each piece.
 
-    A box is [area, row, row_end, byte, byte_end, dense]. `in_order` has the numbers of the boxes,
+    A box is [area, row, row_end, byte, byte_end, dense]. `in_order` lists the numbers of the boxes,
     sorted by area and first byte. On chip, a box that begins at or after the end of all earlier
     boxes of a piece begins a new piece. In HBM, an area is one piece."""
     of_box, first = np.zeros(boxes.shape[0], np.int32), np.zeros(boxes.shape[0], np.int32)

@@ -42,7 +42,7 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # the number of columns of a program
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
     """Return a program as tables of JSON and as columns of integers. New bytes of constants are
-    appended to `blobs`, and the JSON has their index there."""
+    appended to `blobs`; the JSON stores their index in `blobs`."""
     data = program.data
     tables = {
         "order": program.order,
@@ -169,8 +169,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one argument of a Call as {name: argument}. For a list of tiles, the dict also has the
-    view of each tile under a name such as `tiles[0]`."""
+    """Return one argument of a Call as {name: argument}. For a list of tiles, the dict also
+    contains the view of each tile under a name such as `tiles[0]`."""
     name, declared = parameter.name, parameter.declared
     argument = arguments[name]
     if isinstance(declared, Operand) and declared.many:

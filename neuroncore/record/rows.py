@@ -22,8 +22,8 @@ from neuroncore.record.program import Program
 
 class Registers:
     """The values of a program's registers, by their numbers in the record. A register is a
-    constant, is computed from earlier registers, or is loaded by an instruction. `loaded` has the
-    value that each row has loaded."""
+    constant, is computed from earlier registers, or is loaded by an instruction. `loaded` maps rows
+    to the values that they have loaded."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers

@@ -1,8 +1,8 @@
-"""Saves records to files, and loads them. A file has the programs, settings and outcome of a
+"""Saves records to files, and loads them. A file contains the programs, settings and outcome of a
 launch.
 
 A file is plain data. It begins with a line that names its format. The rest is compressed: JSON,
-columns of integers, and bytes of arrays. Loading a file executes none of its contents, and checks
+columns of integers, and bytes of arrays. Loading a file executes none of its contents. It checks
 that every call is legal for its machine, and that every window is inside its tensor.
 
 Instructions and machines are looked up by name when a file is loaded. So a record must be made

@@ -12,7 +12,7 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function on the kernel's call stack. It has the current place in its source, and its
+    """A function on the kernel's call stack, with the current place in its source, and with its
     integer variables by name, including loop variables."""
 
     place: Place

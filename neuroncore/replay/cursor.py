@@ -301,7 +301,7 @@ class Replay:
                 self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:
-        """Execute the next instruction of a core. Return False if it has to wait for other
+        """Execute the next instruction of a core. Return False if the core has to wait for other
         cores."""
         execution, core = self.executions[number], self.cores[number]
         before = core.rounding.issued.copy() if core.rounding and execution.meets else None
@@ -319,9 +319,9 @@ class Replay:
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step.
 
-        A snapshot is due at the beginning. Later, it is due at a multiple of `_apart` steps, if
-        instructions have written at least as many bytes as the last snapshot copied. So copying
-        takes no longer than executing."""
+        A snapshot is due before the first step. Later, a snapshot is due at a multiple of `_apart`
+        steps, if instructions have written at least as many bytes as the last snapshot copied. So
+        copying takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due

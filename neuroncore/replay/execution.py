@@ -31,18 +31,20 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """Raised if an instruction must wait for other cores. It must be executed again when they have
-    arrived."""
+    """Raised if an instruction must wait for other cores. The instruction must be executed again
+    when these cores have arrived."""
 
 
 class Meetings:
     """The meetings of cores: points in the programs at which cores wait for each other and exchange
     data.
 
-    `open` has the points at which cores wait now, each with the data that cores have brought.
-    `waiting` has the waiting cores, in the order of their arrival. When all cores of a meeting have
-    arrived, each core that waited must execute its instruction again. Until then, `complete` has
-    the data of all cores of the meeting, under the number of each core that waited."""
+    `open`: the points at which cores wait now, each with the data that cores have brought
+    `waiting`: the waiting cores, in the order of their arrival
+
+    When all cores of a meeting have arrived, each core that waited must execute its instruction
+    again. Until then, `complete` stores the data of all cores of the meeting, under the number of
+    each core that waited."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
@@ -51,7 +53,7 @@ class Meetings:
 
     def copy(self) -> Meetings:
         """Return a copy for a snapshot, without the data of waiting cores. After the snapshot is
-        restored, they execute their instructions again and bring the data again."""
+        restored, these cores execute their instructions again and bring the data again."""
         copy = Meetings()
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
@@ -102,8 +104,8 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 class _Tables:
     """Tables about a program, shared by all executions of the program. `values`, `moves`, `places`,
-    `branches` and `begun` have the entries of the program's `Data` as lists or dicts, by the number
-    that rows or windows have for them."""
+    `branches` and `begun` are the entries of the program's `Data` as lists or dicts. Their keys are
+    the numbers by which rows or windows refer to the entries."""
 
     def __init__(self, program: Program) -> None:
         self.rows, self.begins = program.raw()

@@ -112,9 +112,9 @@ def _copy(like: Any, item: int, size: int, source: int, along: int, target: int,
 class Table(NamedTuple):
     """The rows of a program, and their templates.
 
-    Row r is rows[begins[r]:begins[r + 1]]. Its template t = template[r] has the rows
+    Row r is rows[begins[r]:begins[r + 1]]. Its template t = template[r] consists of the rows
     steps_of[t]:steps_of[t + 1] of `steps`. Window w begins starts[w] bytes after the address
-    base[storage[w]]. `fixed` has the fixed addresses."""
+    base[storage[w]]. `fixed` lists the fixed addresses."""
 
     rows: Array
     begins: Array
@@ -189,7 +189,7 @@ def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, a
 
     A tensor reuses the position of an earlier tensor of its kind that is not used any more. Tensor
     i is used from row first[i] to row last[i], and has size[kind[i]] bytes. The tensors are sorted
-    by first row; `by_last` has their numbers in the order of their last rows. The position of
+    by first row; `by_last` lists their numbers in the order of their last rows. The position of
     tensor i in the block, in bytes, is written to at[i]."""
     free = np.full(size.shape[0], -1, np.int64)  # a tensor of each kind with a free position, or -1
     following = np.empty(first.shape[0], np.int64)  # the next tensor with a free position, or -1

@@ -78,8 +78,8 @@ class Uses(NamedTuple):
     """The uses of each tensor: the first and the last row, and whether the first row has a template
     and writes the whole tensor.
 
-    `after_parts` has operands of all tensors: reads after a row with a template that writes only a
-    part of the tensor, with no use of the tensor in between."""
+    `after_parts` lists operands of all tensors. Each is a read that follows a row with a template,
+    if that row writes only a part of the tensor and is the previous use of the tensor."""
 
     first_row: Array
     last_row: Array
@@ -92,7 +92,7 @@ class Stretches:
     stretch.
 
     All replays of the program share the stretches; each replay has a StretchesOnCore. `contents`
-    has the numbers of the storages with contents before the first row, and `kept` the numbers of
+    are the numbers of the storages with contents before the first row, and `kept` the numbers of
     the storages of results. The rows in `alone` must not be in a stretch."""
 
     def __init__(

@@ -66,8 +66,8 @@ class Operand(NamedTuple):
 class Templates:
     """The templates of a program. They share constants, and memory for intermediate results.
 
-    `steps` has the steps of all templates, as rows of the table in `neuroncore.replay.loops`.
-    `begins` has the first step of each template, and then the number of all steps."""
+    `steps` lists the steps of all templates, as rows of the table in `neuroncore.replay.loops`.
+    `begins` lists the first step of each template, and then the number of all steps."""
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
@@ -131,8 +131,8 @@ class Templates:
         return True
 
     def _step(self, step: Loop, dst: Tile, last: bool) -> Operand:
-        """Add rows for `step` and for the conversions that it needs to the table. Return the
-        operand with its result."""
+        """Add rows to the table: for `step`, and for the conversions that `step` needs. Return the
+        operand with the result of `step`."""
         function, inputs, shape = step.function, step.inputs, dst.shape
         while (form := FORMS.get(function)) is not None:
             function, inputs = form(*inputs)
@@ -251,9 +251,9 @@ class Templates:
         return _aligned(operand, value.shape, shape)
 
     def _floats(self, dst: Tile, last: bool, dense: bool = False) -> Operand:
-        """Return an operand for a float32 result: `dst` if this is the `last` step and `dst` has
-        float32 in memory, otherwise memory for an intermediate result. If `dense` is True, the
-        operand has no gaps between elements."""
+        """Return an operand for a float32 result. It is `dst` if this is the `last` step and memory
+        stores `dst` as float32; otherwise it is memory for an intermediate result. If `dense` is
+        True, the operand has no gaps between elements."""
         tile = self._codes(dst)
         if last and dst.held is float32 and not (dense and not _is_dense(tile, dst.shape)):
             return tile

@@ -1,6 +1,6 @@
 """The tensors of a replay.
 
-A tensor is made when an instruction first uses it, and freed after its last use. Snapshots have
+A tensor is made when an instruction first uses it, and freed after its last use. Snapshots contain
 copies of the contents of tensors. The input arrays of a replay must have the shapes and formats of
 the run's inputs. A storage is the memory of one tensor, and has a number in the record."""
 
@@ -104,8 +104,8 @@ def _matched(
 
 
 def _stored(item: Input, value: Any, memory: Memory) -> Array:
-    """Return an array in the format in which memory has the input `item`. Raise UsageError unless
-    the array has the shape and format of the input."""
+    """Return an array in the format in which memory stores the input `item`. Raise UsageError
+    unless the array has the shape and format of the input."""
     array = np.asarray(value)
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (item.shape, item.dtype):
@@ -123,8 +123,8 @@ Numbers = dict[int, int]
 class Tensors:
     """The tensors of a launch's cores, by the numbers of their storages in the record.
 
-    `inputs` are arrays by the same numbers. They are C-contiguous, and have the formats in which
-    memory has them. Inputs to which the programs write are copied."""
+    `inputs` are arrays by the same numbers. They are C-contiguous, and in the formats in which
+    memory stores them. Inputs to which the programs write are copied."""
 
     def __init__(
         self, cores: Sequence[Core], programs: Sequence[Program], inputs: Mapping[int, Array]
@@ -230,10 +230,11 @@ def last_uses(program: Program) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The contents of a storage before a step. `core` is the core whose memory has the storage.
+    """The contents of a storage before a step. `core` is the core whose memory contains the
+    storage.
 
-    If the kernel chose the address of the storage, `data` is empty, because the `CoreState` has an
-    image of the whole memory."""
+    If the kernel chose the address of the storage, `data` is empty, because the `CoreState`
+    contains an image of the whole memory."""
 
     core: Core
     layout: Layout
@@ -259,8 +260,8 @@ def content(core: Core, storage: Storage) -> Content:
 @dataclass(frozen=True, eq=False)
 class CoreState:
     """The state of one core before a row. The contents of tensors are not included, except tensors
-    at addresses that the kernel chose (`images`). `loaded` has the value of the register that each
-    row has loaded."""
+    at addresses that the kernel chose (`images`). `loaded` maps rows to the register values that
+    they have loaded."""
 
     row: int
     program_id: int

@@ -79,9 +79,10 @@ def differing(
     """Return a flag for each element of a result: whether it differs by more than is allowed.
     Elements that were never written do not count.
 
-    `arguments` has the plain reading's operands by name, and `emulator` the emulator's codes of the
-    operand `name`. `function` is BLAS, or the name of a function that the plain reading only
-    approximates (`plain.reading.approximate`). It is None if all bits must be equal."""
+    `arguments`: the plain reading's operands by name
+    `emulator`: the emulator's codes of the operand `name`
+    `function`: BLAS, or the name of a function that the plain reading only approximates
+        (`plain.reading.approximate`); None if all bits must be equal"""
     operand: Operand = arguments[name]
     if function == BLAS:
         actual = decode(operand.held, emulator)
@@ -213,7 +214,8 @@ class Verdict:
 
     `compared` is the number of instructions whose results were equal bit by bit. `taken_over`
     counts instructions that the plain reading only approximates, with differences within the limit
-    (`differing`). After these, the plain reading continued with the emulator's bits."""
+    (`differing`). After each of these instructions, the plain reading continued with the emulator's
+    bits."""
 
     instructions: int
     compared: int
@@ -374,8 +376,8 @@ class Verification:
 
     def _of_results(self) -> Iterator[Mismatch]:
         """Yield a Mismatch for each result of the kernel that differs. The results of all
-        instructions agreed before, so something other than an instruction has written to the
-        tensor."""
+        instructions agreed before, so the tensor was changed by something other than an
+        instruction."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):
@@ -388,8 +390,8 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """Return the Mismatch for the first element that `wrong` flags. `where` has its other
-    fields."""
+    """Return the Mismatch for the first element that `wrong` flags. `where` contains the other
+    fields of the Mismatch."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,

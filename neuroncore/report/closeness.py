@@ -1,6 +1,6 @@
 """Text about a result that differs from its reference.
 
-The text has the worst element, and a histogram of errors in units in the last place (ulps)."""
+The text shows the worst element, and a histogram of errors in units in the last place (ulps)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ BAR = 40  # characters of the longest bar
 def described(got: Any, want: Any, comparison: Comparison, allowed: float) -> str:
     """Return lines about a result `got` and its reference `want`.
 
-    They are the relative L2 error, the `allowed` L2 error, the worst element, and a histogram of
-    errors by powers of 2. Errors are in units in the last place of the result's format."""
+    The lines state the relative L2 error, the `allowed` L2 error, the worst element, and a
+    histogram of errors by powers of 2. Errors are in units in the last place of the result's
+    format."""
     errors = np.abs(ulps(got, want))
     form = np.asarray(got).dtype
     place, worst = list(comparison.worst), errors[comparison.worst]

@@ -98,7 +98,8 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
 def slowest(
     timelines: Sequence[Timeline], operations: Sequence[CollectiveOperation]
 ) -> tuple[int, float]:
-    """Return the rank that others waited for most in `operations`, and the sum of these waits.
+    """Return the rank for which other ranks waited most in `operations`, and the sum of these
+    waits.
 
     The sum is in nanoseconds. If no rank waited, return the rank that ends last, and 0."""
     world = timelines[0].world
@@ -125,8 +126,9 @@ def as_text(
 ) -> Iterator[str]:
     """Yield a line about the rank that `slowest` returns, and a line for each collective.
 
-    The line of a collective names the rank that others waited for. If there are more than `most`
-    collectives, yield those with the longest waits, and then the number of the others."""
+    The line of a collective names the rank for which the others waited. If there are more than
+    `most` collectives, yield the collectives with the longest waits, and then the number of the
+    others."""
     rank, waited = slowest(timelines, operations)
     why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
     total_ns = max(timeline.total_ns for timeline in timelines)

@@ -75,8 +75,8 @@ class Comparison:
 def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None = None) -> Agreement:
     """Compare results with references, pair by pair.
 
-    By default, the tolerance of each pair is its `usual_tolerance`. Raises Incomparable like
-    `compare`."""
+    By default, the tolerance of each pair is its `usual_tolerance`. Raises Incomparable for the
+    same reasons as `compare`."""
     pairs = list(zip(got, want, strict=True))
     allowed = [usual_tolerance(a, b) if tolerance is None else tolerance for a, b in pairs]
     comparisons = tuple(compare(a, b) for a, b in pairs)
@@ -88,11 +88,11 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
-    """Return the relative L2 error that is allowed: 0 if the result has integers.
+    """Return the relative L2 error that is allowed: 0 if the result consists of integers.
 
-    Otherwise return the larger of two tolerances: for the format of the result and for that of the
-    reference. The tolerance is 1e-5 for float32 and integers. For narrower floats, the tolerance is
-    the gap between 1 and the next number."""
+    Otherwise return the larger of two tolerances: the tolerance for the format of the result, and
+    the tolerance for the format of the reference. For float32 and integers the tolerance is 1e-5.
+    For a narrower float it is the gap between 1 and the next number of the format."""
     form = lookup(np.asarray(result).dtype)
     if form.is_integer:
         return 0.0
@@ -170,7 +170,7 @@ def _distance(got: Array, want: Array) -> tuple[float, float, float]:
 
 
 def _of_any(a: Array, b: Array) -> Comparison:
-    """Compare a result `a` with its reference `b`, which may have NaN, infinite or very small
+    """Compare a result `a` with its reference `b`. Both may contain NaN, infinite or very small
     elements."""
     difference = np.abs(a - b)
     same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -1,6 +1,5 @@
-"""The comparison of two runs: their times, and the figures and source lines that changed.
-
-The comparison also has the probability that the new run is faster."""
+"""The comparison of two runs: their times, the figures and source lines that changed, and the
+probability that the new run is faster."""
 
 from __future__ import annotations
 

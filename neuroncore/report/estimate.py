@@ -64,7 +64,8 @@ class Kind(NamedTuple):
     """The class of an estimate.
 
     Its fields are the limit, the order in which the compiler issues instructions, the writer of
-    descriptors (`Policy.writer`), and the reason why the compiled form is uncertain, or ""."""
+    descriptors (`Policy.writer`), and the reason why the compiled form is uncertain. Without such a
+    reason, this field is ""."""
 
     limit: str
     order: str
@@ -136,7 +137,7 @@ def limit_of(timeline: Timeline) -> str:
 def doubt_of(timeline: Timeline) -> str:
     """Return the reason why the compiled form of a core's program is uncertain, or "".
 
-    The errors of estimates with such a reason were two to three times as large as the others."""
+    Estimates with such a reason had errors two to three times as large as other estimates."""
     form = timeline.compiled
     if not form.policy.rewrites or not len(timeline.queue):
         return ""
@@ -157,18 +158,18 @@ def range_of(kind: Kind) -> Range | None:
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """Return the range of the narrowest class of an estimate that is in `ranges`.
+    """Return the range of the narrowest class in `ranges` to which an estimate belongs.
 
-    `ranges` always has the widest class, to which all estimates belong."""
+    `ranges` always contains the widest class, to which all estimates belong."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 
 def classes(kind: Kind) -> Sequence[str]:
     """Return the names of the five nested classes of an estimate, widest first.
 
-    The first class has all estimates. Each later class requires one more property to be the same,
-    in this order: the order of the compiler, whether the compiled form is certain, the writer of
-    descriptors, and the limit."""
+    The widest class contains all estimates. In each narrower class, one more property is the same
+    for all estimates. These properties are the order of the compiler, whether the compiled form is
+    certain, the writer of descriptors, and the limit."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
     written = f"{form}, descriptors by {kind.descriptors}"
     return ALL, kind.order, form, written, f"{written}, {kind.limit}"

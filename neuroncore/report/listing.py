@@ -23,12 +23,12 @@ LEFT_OUT = {
 def listing(form: Compiled) -> Iterator[str]:
     """Yield a row for each source line and each kind of instruction on it, in order of first use.
 
-    The row has the number of instructions on each queue, and how many are left if the compiler
-    merges some of them. The row ends with the number of instructions that the compiler omits, and
-    the reason.
+    The row shows the number of instructions on each queue. If the compiler merges some of them, the
+    row also shows how many are left. The row ends with the number of instructions that the compiler
+    omits, and the reason.
 
-    Then yield the transfers that the compiler adds for tiles that do not fit. Each has its tile,
-    its size, and the source line before which it runs."""
+    Then yield the transfers that the compiler adds for tiles that do not fit. Each row shows the
+    tile, its size, and the source line before which the transfer runs."""
     columns = form.program.columns()
     line, call = columns.line, columns.call
     pairs, first, pair_of = np.unique(

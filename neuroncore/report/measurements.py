@@ -298,7 +298,8 @@ def slowest_core(record: Record, generation: str, facts: LaunchFacts) -> Timelin
 
 
 def span_ns(timeline: Timeline) -> float:
-    """Return the nanoseconds from the begin of the first DMA transfer to the end of the last one.
+    """Return the nanoseconds from the begin of the first DMA transfer to the end of the last
+    transfer.
 
     The time of spills is added. If there is no transfer, return the time of the whole run."""
     moving = timeline.moves

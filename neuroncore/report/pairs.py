@@ -144,9 +144,8 @@ def dominates(new: Timeline, old: Timeline) -> bool:
 
 
 def margin(old: PairWork, new: PairWork) -> float:
-    """Return the difference of the logarithms of two estimates from which their order is reported.
-
-    The order is reported if it is certain enough (UNCERTAIN)."""
+    """Return the smallest difference of the logarithms of two estimates for which their order is
+    certain enough to be reported (UNCERTAIN)."""
     known = stated()
     times = sqrt(log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope)
     return times * (known.noise + known.unlike * unlike(old, new))

@@ -1,6 +1,6 @@
 """Compare estimates with measurements.
 
-The comparison has errors, the order of variants of a kernel, and the fraction of measurements
+The comparison covers errors, the order of variants of a kernel, and the fraction of measurements
 inside their ranges. The error of an estimate is |estimate / measurement - 1|. A point is one
 measurement with its estimate. A chain is a group of variants of one kernel that one harness
 measured."""
@@ -95,8 +95,8 @@ class Chain:
 class Order:
     """The order of variants in all chains.
 
-    It has the number of chains, the median rank correlation, the number of pairs, and the number of
-    pairs in the right order."""
+    The fields are the number of chains, the median rank correlation, the number of pairs, and the
+    number of pairs in the right order."""
 
     chains: int
     spearman: float | None

@@ -1,7 +1,7 @@
 """The bottleneck of a run as a sentence.
 
 If no resource is the bottleneck, the bottleneck is a serial chain: instructions that each wait for
-the one before. A world is all ranks of a launch."""
+the previous instruction. A world is all ranks of a launch."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
     """Return the lines that take most of the critical path, in the order in which they appear on
     it.
 
-    There are at most CHAIN_LINES lines, each with at least CHAIN_SHARE of the time. If no line has
-    so much, return the longest one. `lines` must be sorted by time, the longest first."""
+    There are at most CHAIN_LINES lines, each with at least CHAIN_SHARE of the time. If no line
+    takes CHAIN_SHARE, return the longest line. `lines` must be sorted by time, the longest
+    first."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)

@@ -231,7 +231,7 @@ def _computed_earlier(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow
 ) -> Array:
     """Return, for each instruction, an earlier instruction whose result the compiler uses instead,
-    or -1. Both instructions make the same call on the same inputs, with the same numbers as
+    or -1. Both instructions make the same call on the same inputs, and the same numbers are their
     arguments."""
     columns = program.columns()
     first, work = distinct(np.column_stack((columns.call, columns.values)))
@@ -242,8 +242,8 @@ def _computed_earlier(
 def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
     """Return `Compiled.fate` and `Compiled.instead` for `count` instructions.
 
-    `rules`: rules[f][i] is the instruction that replaces instruction i if its fate is f; -1 if f is
-        not possible
+    `rules`: rules[f][i] is the instruction that replaces instruction i if its fate is f; -1 if fate
+        f is not possible
 
     If an instruction has several possible fates, the last of them in `rules` is used."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)

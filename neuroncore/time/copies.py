@@ -24,14 +24,14 @@ BEGIN = Box._fields.index("byte")
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
-    """Return, for each copy out of PSUM, the first of the copies that it is merged with. The result
-    is -1 for this first copy, and for all other instructions.
+    """Return, for each copy out of PSUM, the first of the copies with which it is merged. The
+    result is -1 for this first copy, and for all other instructions.
 
     Copies are merged if they make the same call at the same source line, and each directly follows
     a transpose. Merged copies write to adjacent bytes, and together they read at most one bank. The
-    repository trainium-kernel-fusion has profiles of attention on trn2. There, four transposes of
-    128 columns share a bank and one copy. Eight transposes with 16-bit elements have one copy each,
-    because together they have more than 512 columns."""
+    repository trainium-kernel-fusion contains profiles of attention on trn2. There, four transposes
+    of 128 columns share a bank and one copy. Each of eight transposes with 16-bit elements has its
+    own copy, because together they have more than 512 columns."""
     columns, heads = program.columns(), np.full(len(program), -1, np.int32)
     sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
     sizes = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in sources]

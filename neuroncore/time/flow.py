@@ -26,12 +26,12 @@ def flow_of_data(
     """Return the dependencies that carry data, as new arrays `first` and `needs`.
 
     `first`, `needs`: all dependencies: instruction i depends on the instructions
-        needs[first[i]:first[i + 1]]
+    needs[first[i]:first[i + 1]]
     `boxes`: `Boxes.table` of the record
 
-    An instruction depends on the writers of its inputs. It may also add to the bytes that it
-    writes. So it depends on the earlier writer of these bytes too, unless another instruction has
-    read them after that write."""
+    An instruction depends on the writers of its inputs. An instruction may also add to the bytes
+    that it writes. So it depends on the earlier writer of these bytes too, unless another
+    instruction has read them after that write."""
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, boxes, waiting, needs)
     overwrites = read_of(accesses, boxes, needs, waiting) & ~reads

@@ -62,9 +62,10 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
 
 
 def _alike(src: Array, dst: Array, result: Array) -> Array:
-    """Return a flag for each copy: whether its readers may read its source. The source and the
-    destination must be contiguous bytes on the same partitions. The instruction that made the
-    source must have written all of the source.
+    """Return a flag for each copy: whether its readers may read its source.
+
+    The source and the destination must be contiguous bytes on the same partitions. The instruction
+    that made the source must have written all of the source.
 
     `src`, `dst`: the rows of `Boxes.table` for the source and the destination of each copy
     `result`: the row of `Boxes.table` for the result of the instruction that made the source"""

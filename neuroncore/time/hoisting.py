@@ -74,7 +74,7 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
     first.
 
     `marks`: the entries of `Data.iterations`
-    `result`: result[i] is the first row with the same result as row i"""
+    `result`: for each row of the program, the first row that computes the same result"""
     begins = marks[:, 1] >= 0
     depth = np.cumsum(np.where(begins, 1, -1))
     return [
@@ -87,8 +87,8 @@ def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
     """Return the loops at one depth of nesting.
 
     `begins`, `ends`: the entries of `Data.iterations` at which iterations of these loops begin and
-        end
-    `result`: result[i] is the first row with the same result as row i"""
+    end
+    `result`: for each row of the program, the first row that computes the same result"""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)
     alike = np.ones(count, np.bool_)

@@ -78,12 +78,12 @@ def collectives(form: Compiled) -> list[tuple[int, Collective]]:
 def time_of(
     collective: Collective, world: World, number: int, machine: str
 ) -> CollectiveTime | None:
-    """Return the time of a collective of core `number` among the ranks of its group. It is the time
-    on the instance that the world names. If the world names none, it is the time on the smallest
+    """Return the time of a collective of core `number` among the ranks of its group, on the
+    instance that the world names. If the world names no instance, return the time on the smallest
     instance with this `machine` that has enough ranks.
 
     Return None if there is no such instance, if it has too few ranks, or if its ranks cannot have
-    as many cores as the world's."""
+    as many cores as the world's ranks."""
     group = collective.group(world.rank(number))
     least_ranks = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None

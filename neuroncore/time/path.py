@@ -50,9 +50,9 @@ class CriticalSteps(NamedTuple):
     `moving`: while DMA engines move the bytes of this transfer or of earlier ones
     `waiting`: until the result is available
 
-    Two fields have reasons, which are the constants START to MEETING:
+    Two fields state reasons, which are the constants START to MEETING:
 
-    `held`: why the instruction had to wait for the step before
+    `held`: why the instruction had to wait for the previous step
     `holds`: why the next step had to wait for this step"""
 
     instruction: Array
@@ -156,7 +156,7 @@ def _steps(
 
 
 def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
-    """Return the times of the steps of `path`, which has instructions of one core. Step k lasts
+    """Return the times of the steps of `path`, a list of instructions of one core. Step k lasts
     until the time until[k] in nanoseconds."""
     begin, moves = timeline.begin[path], timeline.moves[path]
     busy = np.minimum(until - begin, timeline.busy[path])
@@ -277,8 +277,12 @@ def parts(timeline: Timeline, path_steps: CriticalSteps) -> PathParts:
 def parts_of_groups(
     timeline: Timeline, path_steps: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
-    """Return the parts of `count` groups of steps. Each part is the sum over the steps of the
-    group. Step k belongs to group[k]."""
+    """Divide the critical path into `count` groups of steps, and return the PathParts of each
+    group.
+
+    `group`: step k belongs to group[k]
+
+    Each field of PathParts is the sum over the steps of the group."""
     rows, waiting = path_steps.instruction, path_steps.waiting
     moves, space = timeline.moves[rows], path_steps.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[rows]]

@@ -83,8 +83,8 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
 
 
 def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
-    """Return the times of each instruction, and the instructions for which it waits. It waits
-    because of data, or because of an order that the kernel or the compiler requires."""
+    """Return the times of each instruction, and the instructions for which it waits. The reason for
+    a wait is data, or an order that the kernel or the compiler requires."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
@@ -159,9 +159,9 @@ def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
-    """Return the dependencies `first` and `needs` with additional ones: instruction consumers[k]
-    also waits for instruction producers[k]. Instruction i waits for needs[first[i]:first[i +
-    1]]."""
+    """Return the dependencies `first` and `needs` with additional dependencies: instruction
+    consumers[k] also waits for instruction producers[k]. Instruction i waits for
+    needs[first[i]:first[i + 1]]."""
     if not len(consumers):
         return first, needs
     waiting = owners(first)
@@ -176,8 +176,8 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
     """Return the additional waits of merged instructions as two arrays: each instruction that
     waits, and the instruction that it waits for.
 
-    `heads`: heads[i] is the instruction with which i is merged; -1 for none
-    `first`, `needs`: instruction i already waits for needs[first[i]:first[i + 1]]
+    `heads`: heads[i] is the instruction (the head) with which i is merged; -1 for none `first`,
+        `needs`: instruction i already waits for needs[first[i]:first[i + 1]]
 
     The head does the work of all instructions that are merged with it. So the head waits for the
     inputs of the others, and the others wait for the head."""

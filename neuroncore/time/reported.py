@@ -137,8 +137,8 @@ def iterations(program: Program) -> Array:
 
 
 def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:
-    """Return the indices of the operands that read results of the instructions with a flag in
-    `flags`."""
+    """Return the indices of the operands that read the result of any instruction that `flags`
+    marks."""
     operands: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & flags[flow.reaching])
     return operands
 

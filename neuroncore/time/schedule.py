@@ -63,8 +63,8 @@ def schedule_cores(
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Schedule the launch of `timeline` once for each phase. Return the total nanoseconds of the
-    timeline's core for each of them.
+    """Schedule the launch of `timeline` once for each phase. For each phase, return the total
+    nanoseconds of the timeline's core.
 
     `phases`: phases of the Tensor engine's clock (`Options.clock_phase`), which apply to all
         cores"""
@@ -85,10 +85,10 @@ def timed(
     works: Sequence[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
     """Return the timelines of the cores of one launch, which wait for each other at meetings.
-    `works` has the prepared program of each core. The cores of a rank share the bandwidth of HBM,
+    `works` lists the prepared program of each core. The cores of a rank share the bandwidth of HBM,
     so each program must be prepared for a machine with the share of one core (`Machine.shared_by`).
     `phase` is the phase of the Tensor engine's clock. By default, the first program or the machine
-    names it."""
+    names the phase."""
     if not works:
         return []
     clock_phase = works[0].compiled.written.clock_phase if phase is None else phase
@@ -179,7 +179,7 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
 
 
 def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
-    """Concatenate arrays of indices. Add at[k] to the indices of array k, except to negative
-    indices."""
+    """Concatenate arrays of indices. at[k] is added to the indices of array k that are not
+    negative."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))

@@ -28,8 +28,8 @@ Array = npt.NDArray[Any]
 
 
 def final_stores(form: Compiled, work: Work) -> Array:
-    """Return the stores of a compiled program for which no instruction waits. `work` has the waits
-    for space."""
+    """Return the stores of a compiled program for which no instruction waits. `work` includes the
+    waits for space."""
     stores: Array = np.flatnonzero((work.queue == STORES) & (work.lane[:, 0] >= 0))
     if not len(stores):
         return stores

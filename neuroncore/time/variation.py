@@ -192,8 +192,8 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _joined(work: Work, joined: Array) -> Work:
-    """Return the work in which some instructions do the work of others, which then take no time.
-    Instruction joined[i] also does the work of instruction i; -1 for none."""
+    """Return the work in which some instructions also do the work of others. The others then take
+    no time. Instruction joined[i] also does the work of instruction i; -1 for none."""
     count, members = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = owners(work.first)

@@ -75,9 +75,13 @@ class Loops(NamedTuple):
 
 
 def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
-    """Return the program with loops split into segments, wherever this allows small instructions to
-    be merged. Also return, for each row of the new program, the first of the rows that it is merged
-    with. This is -1 for rows that are not merged, and for the first row itself.
+    """Return two results:
+
+    1. the program with loops split into segments, wherever this allows small instructions to be
+       merged;
+    2. for each row of the new program, the first of the rows with which it is merged; -1 for rows
+       that
+    are not merged, and for the first row itself.
 
     The largest operand of a merged instruction has at most as many elements per partition as a bank
     of PSUM has float32 numbers. Only loops with at most `reach` rows per iteration are split,
@@ -187,7 +191,7 @@ class _Distribution:
     """The new order of a program's rows, made loop by loop, inner loops first.
 
     `order`: the order of the rows
-    `head`: for each row, the first of the rows that it is merged with; -1 for none"""
+    `head`: for each row, the first of the rows with which it is merged; -1 for none"""
 
     def __init__(
         self, program: Program, machine: Machine, sizes: tuple[Array, Array], around: Array,
@@ -207,8 +211,8 @@ class _Distribution:
         self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
-        """Return the reordered program, and for each of its rows the first of the rows that it is
-        merged with; -1 for none."""
+        """Return the reordered program. Also return, for each of its rows, the first of the rows
+        with which it is merged; -1 for none."""
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(self.order))
         head = self.head[self.order]
@@ -218,7 +222,8 @@ class _Distribution:
 
     def distribute(self, loops: Loops) -> None:
         """Reorder loops if some of their instructions can be merged. The loops have the same depth,
-        and equally many iterations and rows. But the first iteration of each may have more rows."""
+        and equally many iterations and rows, except that the first iteration of each loop may have
+        more rows."""
         depth, count, width = (int(column[0]) for column in loops[:3])
         more = loops.end - loops.begin - count * width
         for k in np.flatnonzero(more > 0).tolist():

@@ -82,8 +82,8 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line with the largest `more_ns` (`Imbalance`). Return None if no line has more
-    than 0."""
+    """Return the line with the largest `more_ns` (`Imbalance`). Return None if `more_ns` is 0 or
+    less for every line."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, timeline in enumerate(timelines):
         lines, phase = len(timeline.program.lines), _phase(timeline)
@@ -157,8 +157,8 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
-    """Return two times in nanoseconds: that of a collective, and that of a collective of one byte
-    among the same ranks."""
+    """Return two times in nanoseconds: the time of a collective, and the time of a collective of
+    one byte among the same ranks."""
     world, name = timeline.world, timeline.machine.name
     pair = (collective, replace(collective, size_bytes=1))
     times = [time_of(each, world, timeline.core, name) for each in pair]

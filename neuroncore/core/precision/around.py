@@ -1,7 +1,7 @@
 """The state that the float64 evaluations of one core share.
 
-It has caches of float64 inputs, of float64 tiles, and of functions that execute calls. It also has
-a `StandIn`, which replaces the core in an evaluation."""
+The state contains caches of float64 inputs, of float64 tiles, and of functions that execute calls.
+It also contains a `StandIn`, which replaces the core in an evaluation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Registers = dict[engine, Array]
 
 
 class Recent:
-    """A cache of the last RECENT error-free inputs, converted to float64. It saves time because
-    successive products often share an operand."""
+    """A cache of the last RECENT error-free inputs, converted to float64. The cache saves time,
+    because successive products often share an operand."""
 
     def __init__(self) -> None:
         self._tiles: dict[Any, tuple[int, Float64Tile]] = {}
@@ -93,8 +93,9 @@ class StandIn:
     report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of the elements that depend on uninitialized memory, or None if there are
-        none. They are NaN on the chip. All NaN are flagged, whatever their origin, because
-        instructions move every NaN in the same way."""
+        """Return flags of the NaN elements, or None if there are none.
+
+        Elements that depend on uninitialized memory are NaN on the chip. All NaN are flagged,
+        whatever their origin, because instructions move every NaN in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

@@ -4,7 +4,7 @@ copies of tiles on which instructions are evaluated.
 A storage is the memory of one tensor. If the floats of a storage differ from the float64
 computation, the storage has a `Double`: the same elements in float64. A storage without a Double is
 exact: its float64 values are the chip's values. The inputs of a kernel have no Double. An `Energy`
-has, by source line, the sum of the squared errors that the line caused."""
+maps source lines to the sum of the squared errors that each line caused."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LineError:
 @dataclass(frozen=True)
 class Beyond:
     """The first result that is farther from float64 than `bound`, and the instruction that wrote
-    it. Its distance `rel_l2` and the bound are relative L2 errors."""
+    this result. Its distance `rel_l2` and the bound are relative L2 errors."""
 
     line: LineError
     instruction: str
@@ -73,9 +73,10 @@ class Beyond:
 
 @dataclass(eq=False)
 class Result:
-    """A tensor that a launch returns, compared with float64. `exact` has its elements in the
-    float64 computation. `rel_l2` is the relative L2 distance between the chip's elements and
-    `exact`."""
+    """A tensor that a launch returns, compared with float64.
+
+    `exact`: the elements of the tensor in the float64 computation
+    `rel_l2`: the relative L2 distance between the chip's elements and `exact`"""
 
     name: str
     exact: Array
@@ -134,8 +135,8 @@ class Precision:
     ) -> None:
         """Add errors that an instruction introduced.
 
-        `ulps` has the number of elements, the sum of their squared errors, the same sum in units of
-        ulps, and their largest error in ulps (`numerics.loops.precision.ulps`)."""
+        `ulps` consists of the number of elements, the sum of their squared errors, the same sum in
+        units of ulps, and their largest error in ulps (`numerics.loops.precision.ulps`)."""
         count, _, squares, greatest = ulps
         line_error = self.lines[line]
         line_error.instructions.add(instruction)
@@ -274,8 +275,8 @@ def is_float(tile: Tile) -> bool:
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
-    """Return the chip's values of a tile at an index, as float32. The array is the memory itself if
-    the tile has float32 there, otherwise a copy."""
+    """Return the chip's values of a tile at an index, as float32. The array is a view of the memory
+    if memory stores the tile as float32, otherwise a copy."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 
@@ -327,9 +328,11 @@ def on(storage: Storage, tile: Tile) -> Float64Tile:
 class Double:
     """The elements of a storage in float64.
 
-    `energy` has the squared differences from the chip's values, by the line that caused them.
-    `infinite` is true if the chip has an infinity or NaN where float64 has a number. `ended` is
-    true if a write through another storage at the same address has made the Double invalid."""
+    `energy`: the sums of the squared differences from the chip's values, by the line that caused
+        them
+    `infinite`: whether the chip has an infinity or NaN where float64 has a number
+    `ended`: whether a write through another storage at the same address has made the Double
+        invalid"""
 
     storage: Storage
     energy: Energy = field(default_factory=dict)
@@ -352,8 +355,9 @@ def copied_double(storage: Storage) -> Double:
 
 
 def begun_double(storage: Storage, first: Tile) -> Double:
-    """Return a Double for a storage to which the chip has written the tile `first`. It is
-    uninitialized if nothing else was written to the storage. Otherwise it has the chip's values."""
+    """Return a Double for a storage to which the chip has written the tile `first`. The Double is
+    uninitialized if nothing else was written to the storage. Otherwise it contains the chip's
+    values."""
     if not first.is_only_written:
         return copied_double(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -371,7 +375,7 @@ def adopted_double(array: Array, owner: Storage) -> Double:
 
 
 def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
-    """Return a Double for the storage that `tile` covers completely. It uses the memory of
+    """Return a Double for the storage that `tile` covers completely. The Double uses the memory of
     `shadow`, the tile's float64 values."""
     if tile.geometry is not tile.geometry.layout.whole:
         return adopted_double(shadow.storage.data, tile.storage)

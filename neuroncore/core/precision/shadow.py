@@ -1,9 +1,8 @@
 """The float64 shadow of one core: each instruction that writes floats is also evaluated in float64.
 
-The chip's values are the results that the emulator computes. A Double has the elements of a storage
-(the memory of one tensor) in float64, and an Energy has the squared errors by line
-(`core.precision.findings`).
-"""
+The chip's values are the results that the emulator computes. A Double contains the elements of a
+storage (the memory of one tensor) in float64. An Energy contains the sums of squared errors by line
+(`core.precision.findings`)."""
 
 from __future__ import annotations
 

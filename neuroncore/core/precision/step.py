@@ -5,8 +5,8 @@ several times, while the chip's inputs replace the float64 inputs one after the 
 a large result consists of some lanes or columns (`_sample`); the sample of a small result is the
 whole result.
 
-The chip's values are the results that the emulator computes. A Double has the elements of a storage
-(the memory of one tensor) in float64, and an Energy has the squared errors by line
+The chip's values are the results that the emulator computes. A Double contains the elements of a
+storage (the memory of one tensor) in float64. An Energy contains the sums of squared errors by line
 (`core.precision.findings`). A call is the use of an instruction with certain formats, shapes and
 operators, but without data."""
 
@@ -84,7 +84,7 @@ class Written:
 class Joining:
     """An input whose float64 values are replaced by the chip's values in one evaluation of the
     sample. `real` is a tile with the chip's values, `exact` a tile with the float64 values.
-    `energy` has the squared differences by the line that caused them. For the accumulator
+    `energy` lists the squared differences by the line that caused them. For the accumulator
     registers, both tiles are None and the name is empty."""
 
     name: str
@@ -94,9 +94,9 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. `before` has the Double, or None, of each
-    destination that is written as floats, by operand name. `inexact` has the Doubles of inputs, by
-    operand name; an input without a Double has no error."""
+    """The float64 evaluation of one instruction. By operand name, `before` lists the Double (or
+    None) of each destination that is written as floats, and `inexact` the Doubles of inputs. An
+    input without a Double has no error."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Step:
 
     def evaluate(self, registers: Registers, by_line: Energy, peers: Any) -> None:
         """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
-        are the accumulator registers in float64. `by_line` has the squared error of these registers
+        are the accumulator registers in float64. `by_line` is the squared error of these registers,
         by the line that caused it. `peers` are the other cores of an exchange, or None."""
         if not self.whole:
             self._join(by_line)
@@ -220,9 +220,9 @@ class Step:
         perform(self.call, arguments, stand, staged(self.shared, self.call, arguments, stand))
 
     def _join(self, by_line: Energy) -> None:
-        """Collect in `joining` the inputs, and the previous contents of destinations, that differ
-        between the chip and float64. `by_line` has the squared error of the accumulator registers
-        by line."""
+        """Fill `joining` with the inputs whose chip values differ from float64. Previous contents
+        of a destination count as an input if the result depends on them. `by_line` is the squared
+        error of the accumulator registers, by line."""
         if by_line and self.call.adds_to_registers:
             self.joining.append(Joining("", by_line, None, None))
         for written in self.written:
@@ -283,8 +283,9 @@ class Step:
         return new_tile(np.array(codes, order="C"), tile, tile.held)
 
     def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
-        """Return a tile for the result `name` of evaluation `number` of the sample. It has the
-        previous `contents` of the destination, or zeros if the result does not depend on them."""
+        """Return a tile for the result `name` of evaluation `number` of the sample. The tile
+        contains the previous `contents` of the destination, or zeros if the result does not depend
+        on them."""
         tile = self.arguments[name]
         if contents is not None:
             return self.slots.copy(("result", name, number), tile, contents.codes())
@@ -310,9 +311,9 @@ class Step:
 
     def compare(self, received: Energy) -> Energy:
         """Set the energy of each result: its squared error against float64, by the line that caused
-        it. `received` has the squared errors, by line, of data from other cores. Return the squared
-        errors of the last result by line. The caller divides the error of the accumulator registers
-        in the same proportion."""
+        it. `received` lists the squared errors, by line, of data from other cores. Return the
+        squared errors of the last result by line. The caller divides the error of the accumulator
+        registers in the same proportion."""
         number = self.analysis.line()
         by_line: Energy = {}
         for written in self.written:
@@ -342,7 +343,7 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """Return the squared errors, by line, that a result has from inputs, from previous
+        """Return the squared errors, by line, that a result inherits from inputs, from previous
         contents, and from other cores (`received`)."""
         by_line = dict(received)
         for double in self.inexact.values():

@@ -327,8 +327,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). It has a weak reference to the core, because the
-    functions that it makes are kept with calls, and calls outlive the core."""
+    """The observer of one core (`Core.watch`). It refers to the core weakly, because the functions
+    that it makes are kept with calls, and calls outlive the core."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)

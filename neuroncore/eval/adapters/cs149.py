@@ -25,12 +25,12 @@ FILTER = 3  # height and width of the filters
 
 
 class Images(NamedTuple):
-    """A shape of the harness.
+    """The images and filters of one test of the harness.
 
     `inputs`, `outputs`: the numbers of input and output channels
     `bias`: whether the bias differs from zero
 
-    There are also the number of images, and their height and width in pixels."""
+    The other fields are the number of images, and their height and width in pixels."""
 
     images: int
     inputs: int

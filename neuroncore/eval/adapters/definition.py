@@ -74,7 +74,7 @@ def _axes(text: str) -> Shape:
 
 
 def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[Shape]:
-    """Return the first MOST_SHAPES different shapes of the workloads. A shape has the lengths of
+    """Return the first MOST_SHAPES different shapes of the workloads. A shape lists the lengths of
     the variable axes and the values of the scalar inputs."""
     if all(axis["type"] == "const" for axis in definition["axes"].values()):
         return [{}]

@@ -171,8 +171,8 @@ def _first(*args: Any, **kwargs: Any) -> Any:
 
 
 def prelude(source: str) -> str:
-    """Return the source to execute before a candidate's source. It has the imports, constants and
-    functions of a harness, except its tests and everything that needs torch."""
+    """Return the source to execute before a candidate's source. It contains the imports, constants
+    and functions of a harness, except its tests and everything that needs torch."""
     kept = [node for node in ast.parse(source).body if not _is_left_out(node)]
     return "\n".join(map(ast.unparse, kept))
 

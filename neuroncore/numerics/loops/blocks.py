@@ -23,9 +23,9 @@ _FLOAT, _DOUBLE, _INDEX, _LANE = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 def block(vectors: int, group: int = 1) -> Any:
     """Return the operation (s, x, out, k, ahead, accumulate), which computes a block of a product.
 
-    It sets the first ROWS x (`vectors` * LANES) elements of `out` to the chain of `k` groups of
-    rows, or adds the chain to them (see `loops.matmul`). Arrays are float32 matrices with unit
-    stride along rows.
+    The block is the first ROWS x (`vectors` * LANES) elements of `out`. The operation sets it to
+    the chain of `k` groups of rows, or adds the chain to it (see `loops.matmul`). Arrays are
+    float32 matrices with unit stride along rows.
 
     While a block computes, its part of `out` is prefetched. If `group` is 1, data of the next block
     is prefetched too: the following `k` rows of `s`, and `k` elements of `x` that are ahead[1]
@@ -64,7 +64,7 @@ def scaled_block(group: int) -> Any:
     product, without accumulation.
 
     The sum of a group's products is multiplied by a float64 scale of each operand, and rounded to
-    float32; then the chain adds it. SHARED rows have the same scale."""
+    float32. This product is then added to the chain. SHARED rows have the same scale."""
 
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

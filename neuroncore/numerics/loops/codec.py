@@ -84,19 +84,19 @@ def scales_from(bits: Array, out: Array) -> None:
 
 
 def cut(width: int) -> int:
-    """Return how many low bits of a float32 a code lacks: 13 for TF32, 16 for bfloat16."""
+    """Return how many low bits of a float32 a code does not store: 13 for TF32, 16 for bfloat16."""
     return 13 if width == 32 else 16
 
 
 def any_nan(vectors: list[Lanes]) -> Lanes:
-    """Return, for each lane, whether one of the vectors may have a NaN there. The test is whether
-    the sum of the vectors is NaN. The sum of opposite infinities is NaN too."""
+    """Return, for each lane, whether one of the vectors may contain a NaN in this lane. The test is
+    whether the sum of the vectors is NaN. The sum of opposite infinities is NaN too."""
     return reduce(add, [u.as_float() for u in vectors]).is_nan()
 
 
 def kept(width: int, u: Lanes) -> Lanes:
-    """Return `u` without the low bits that a code lacks (`cut`). For bfloat16 `u` is unchanged,
-    because only its upper 16 bits are stored."""
+    """Return `u`, the bits of float32, without the low bits that a code does not store (`cut`). For
+    bfloat16 return `u` unchanged, because only its upper 16 bits are stored."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 

@@ -163,8 +163,8 @@ def _normal_cdf(x: Any) -> Any:
 
 @inlined
 def _finite_below(x: Any) -> Any:
-    """Return x, but a finite number for -inf. For -inf, x * sigmoid(x) and similar functions are
-    0."""
+    """Return x, but replace -inf by a finite number. For -inf, x * sigmoid(x) and similar functions
+    are 0."""
     return -1e30 if x < -1e30 else x
 
 
@@ -358,8 +358,8 @@ def magnitudes(x: Array, out: Array) -> None:
 
 @compiled
 def powers(of_magnitudes: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, for float32 matrices. `of_magnitudes` has the powers of the `magnitudes` of
-    a, in float64. `b` may have a single column."""
+    """out = a to the b, for float32 matrices. `of_magnitudes`: the powers of the `magnitudes` of a,
+    in float64. `b` may have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
         x, y, z, result = a[p], b[p], of_magnitudes[p], out[p]

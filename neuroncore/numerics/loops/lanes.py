@@ -166,11 +166,13 @@ def elementwise(
     `single`.
 
     `inputs` is a tuple of arrays of 32-bit words, and `numbers` a tuple of scalars for all
-    elements. `quick` and `careful` are formulas. A formula takes the width of an element of `out`,
-    the inputs and the numbers as Lanes. Its result is in the lowest bits, or with `upper` in the
-    upper bits. `rare` takes a list of vectors of the first input, and the numbers; it returns
-    flags. The `quick` formula must be right if `rare` is false in every lane; the `careful` formula
-    must always be right."""
+    elements.
+
+    `quick` and `careful` are formulas. A formula takes the width of an element of `out`, the inputs
+    and the numbers as Lanes. Its result is in the lowest bits, or with `upper` in the upper bits.
+    `rare` takes a list of vectors of the first input, and the numbers; it returns flags. The
+    `quick` formula must be right if `rare` is false in every lane. The `careful` formula must
+    always be right."""
     count, vectors = (1, 1) if single else (LANES, VECTORS)
 
     def operation(typingctx: Any, inputs: Any, out: Any, i: Any, numbers: Any) -> Any:

@@ -55,7 +55,7 @@ def pack_weights(s: Array, weights: Array) -> None:
 @compiled_once(_SOURCE, types.float32[::1])
 def pack_panels(x: Array, panels: Array) -> None:
     """Pack x, shape [K, N], into panels, one after the other. A panel, shape [K, vectors * LANES],
-    has the columns that a block uses together."""
+    contains the columns that one block of the result uses."""
     k, n = x.shape[0], 0
     while n < x.shape[1]:
         vectors = _vectors(x.shape[1] - n, 3)
@@ -99,8 +99,8 @@ def chains(
     """Compute the products `first` to `end` of a list, for the blocks of rows `low` to `high` of
     the result.
 
-    A product in the list has four numbers: the addresses of the packed weights and of the packed
-    panels, K, and whether the product is added to the result."""
+    The list stores four numbers for each product: the addresses of the packed weights and of the
+    packed panels, K, and whether the product is added to the result."""
     blocks, columns = -(-out.shape[0] // ROWS), -(-out.shape[1] // LANES) * LANES
     part = out[low * ROWS : high * ROWS]
     for i in range(first, end):
@@ -196,8 +196,8 @@ def _chain(
 
 @inlined
 def _vectors(columns: int, most: int) -> int:
-    """Return the number of vectors of columns in the next block. If four are left, two blocks have
-    two each."""
+    """Return the number of vectors of columns in the next block. Four remaining vectors are divided
+    into two blocks of two."""
     remaining = -(-columns // LANES)
     return 2 if remaining == 4 else min(remaining, most)
 
@@ -304,8 +304,8 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
 
 
 def is_narrow(rows: int, columns: int) -> bool:
-    """Return whether a result has fewer columns than lanes, and more rows than columns. Then its
-    operands are swapped and can't be packed."""
+    """Return whether a result has fewer columns than lanes, and more rows than columns. The
+    operands of such a product are swapped and can't be packed."""
     return columns < LANES and columns < rows
 
 

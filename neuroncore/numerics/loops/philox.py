@@ -68,10 +68,10 @@ def draw(states: Array, out: Array) -> None:
     """Set `out`, shape [P, N], to the next numbers of every lane. The states, shape [P, S, 6],
     advance.
 
-    A state has a counter of 128 bits and a key of 64 bits, least significant word first. Number n
-    of a state is word n % 4 of block n // 4. Each number of a lane comes from one of the lane's S
-    states: from state (n // 4) % S, where n is the counter of the first state. All S counters
-    advance by 1 for each number."""
+    A state consists of a counter of 128 bits and a key of 64 bits, least significant word first.
+    Number n of a state is word n % 4 of block n // 4. Each number of a lane comes from one of the
+    lane's S states: from state (n // 4) % S, where n is the counter of the first state. All S
+    counters advance by 1 for each number."""
     streams, count = states.shape[1], out.shape[1]
     words = np.empty(4, np.uint64)
     for p in range(states.shape[0]):
@@ -119,8 +119,9 @@ def words(stream: Array, block: int, out: Array, ones: int) -> None:
     """Set `out` to the words of a stream, starting at the first word of `block`, which is a
     multiple of BLOCK_STEP. Bits that are set in `ones` are set in every word.
 
-    `stream` has two words of 64 bits: the upper part of the counter, and the key. After the end of
-    `out` there must be room for BLOCK_WORDS, because whole steps are written."""
+    `stream` consists of two words of 64 bits: the upper part of the counter, and the key. The
+    memory of `out` must extend BLOCK_WORDS words past its end, because the loop writes BLOCK_WORDS
+    words at a time."""
     high, key = stream[0], stream[1]
     for i in range(0, out.shape[0], BLOCK_WORDS):
         number = np.uint64(block + i // 4)
@@ -133,7 +134,8 @@ def words(stream: Array, block: int, out: Array, ones: int) -> None:
 @compiled
 def draw_blocks(states: Array, out: Array, row: Array) -> None:
     """Draw numbers as `draw` does, for one state per lane, BLOCK_STEP blocks at a time. Counters
-    must stay below 2^64. `row` has room for the numbers of a lane and 2 * BLOCK_WORDS more."""
+    must stay below 2^64. `row` is scratch memory for the numbers of a lane and 2 * BLOCK_WORDS
+    more."""
     count = out.shape[1]
     for p in range(states.shape[0]):
         state = states[p, 0]

@@ -14,8 +14,8 @@ Array = npt.NDArray[Any]
 
 @compiled
 def distance(real: Array, exact: Array) -> tuple[float, float]:
-    """Return the sums of (real - exact)^2 and of exact^2 over two vectors. Eight partial sums keep
-    the processor's adders busy."""
+    """Return the sums of (real - exact)^2 and of exact^2 over two vectors. The code uses eight
+    partial sums to keep the processor's adders busy."""
     n = real.shape[0]
     a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
     b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = 0.0

@@ -69,7 +69,7 @@ def space_waits(timeline: Timeline, path_steps: CriticalSteps) -> list[SpaceWait
 
 
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
-    """Return two arrays for the instructions of `waiting`, with these elements k:
+    """Return two arrays with one element k for each instruction of `waiting`:
 
     * the operand that instruction waiting[k] waits to write; -1 for none,
     * whether instruction before[k], for which it waits, uses the same bytes."""

@@ -37,8 +37,8 @@ TOGETHER = 2, 4  # how many transfers become one
 
 
 class TransferSide(NamedTuple):
-    """The windows of the transfers of one call, either in HBM or in SBUF. For each transfer: the
-    storage, the geometry, and the offset in elements of its window."""
+    """The windows of the transfers of one call, either in HBM or in SBUF. The fields list, for each
+    transfer, the storage, the geometry, and the offset in elements of its window."""
 
     storage: Array
     geometry: Array
@@ -129,18 +129,19 @@ def _with_buffers(program: Program, rows: Array, loads: bool, several: int) -> t
 
 
 def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
-    """Return the windows that the transfers in `rows` write, or read if `writes` is False."""
+    """Return the windows that the transfers in `rows` write. If `writes` is False, return the
+    windows that they read."""
     start, windows = program.columns().start, program.windows()
     window = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
     return TransferSide(windows.storage[window], windows.geometry[window], windows.offset[window])
 
 
 def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
-    """Return the distance between successive transfers in HBM, and the transfers to merge.
+    """Return two results about the transfers of `side` in HBM.
 
-    1. The most frequent distance, in elements.
+    1. The most frequent distance between successive transfers, in elements.
     2. An array of shape (larger transfers, several): the positions in `side` of the transfers that
-       each larger transfer replaces. They are this distance apart."""
+    each larger transfer replaces. These transfers are that distance apart."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
@@ -164,8 +165,8 @@ def _larger(call: Call, several: int, step: int) -> Call | None:
 
 
 def _longer(view: View, several: int, step: int) -> View:
-    """Return a view of `several` tiles with the shape of `view`. They are `step` elements apart in
-    HBM, or adjacent on the chip."""
+    """Return a view of `several` tiles with the shape of `view`. The tiles are `step` elements
+    apart in HBM, or adjacent on the chip."""
     width = view.strides[0] if view.on_chip else step
     rows = several * view.strides[0] if view.on_chip else view.strides[0]
     return replace(

@@ -111,7 +111,8 @@ def _begin(s: Any, number: int, last: Any, slots: Slots) -> None:
 
 @borrowing
 def _take(s: Any, dead: Any, need: Any, slots: Slots) -> Any:
-    """Let slot s take up to `need` bytes of a dead tile's space. Return the bytes taken."""
+    """Let slot s take up to `need` bytes of the space of the tile in slot `dead`. Return the bytes
+    taken."""
     taken = min(slots.remaining[dead], need)
     slots.remaining[dead] -= taken
     if taken > 0:
@@ -156,10 +157,11 @@ class Instructions(NamedTuple):
 class Choices(NamedTuple):
     """The ways to run a call, as rows of a table.
 
-    `first`, `last`: call c may have any of the rows first[c] to last[c]
+    `first`, `last`: call c may be run by any of the rows first[c] to last[c]
     `queue`, `busy`: row r occupies queue[r] for busy[r] ns
     `lane_ns`: row r occupies the DMA engines for lane_ns[r]
-    `latency`: the results of row r are available latency[r] ns after that"""
+    `latency`: the results of row r are available latency[r] ns after the queue and the DMA engines
+    are free again"""
 
     first: Array
     last: Array

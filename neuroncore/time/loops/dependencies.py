@@ -136,8 +136,8 @@ def dependencies(
 def _dependencies(
     done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
-    """Continue from instruction `done`, and return the number of instructions that are done. It is
-    less than the number of all instructions if `needs` is full."""
+    """Find the dependencies from instruction `done` on, and return the number of instructions that
+    are done. This number is less than the number of all instructions if `needs` is full."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
@@ -238,7 +238,7 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
 def _recomputed(
     call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
 ) -> None:
-    """Find the earlier instructions with a hash table. `slots` has the last instruction for each
+    """Find the earlier instructions with a hash table. `slots` stores the last instruction for each
     result, at the position of the result's hash or after it."""
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
     for i in range(call.shape[0]):

@@ -74,7 +74,7 @@ def contents(
 @borrowing
 def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
     """Return the first row that wrote the current contents of a box, or -1 if no row wrote the box.
-    A write of the whole box replaces earlier writes."""
+    A write of the whole box replaces the results of earlier writes."""
     near, start = accesses.near, accesses.near_start
     latest: Any = -1
     first: Any = np.iinfo(np.int64).max
@@ -103,12 +103,12 @@ def waiting_operands(
     operand: Array,
     reused: Array,
 ) -> None:
-    """Find the result for whose space each instruction in `waiting` waits.
+    """For each instruction in `waiting`, find the result for whose space it waits.
 
     `operand`: operand[k] is set to the first result of instruction waiting[k] that is on chip and
         shares bytes with an operand of instruction before[k]. Without such a result, operand[k] is
         set to the last result, or to -1 if the instruction has no result.
-    `reused`: reused[k] is set to True if there is such a result"""
+    `reused`: reused[k] is set to True if there is a result that shares bytes"""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(waiting.shape[0]):
         i, j = waiting[k], before[k]

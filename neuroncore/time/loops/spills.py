@@ -111,7 +111,7 @@ def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
 
     1. the number of instructions that write the piece,
     2. the last of these instructions,
-    3. whether these instructions write nothing else,
+    3. whether these instructions write no other piece,
     4. the first instruction that reads the piece."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
     alone = np.ones(count, np.bool_)
@@ -166,7 +166,7 @@ class Residents(NamedTuple):
         in the list. The list is a ring: one more entry joins its ends.
     `idle`: a second list, of the tiles that stay only so that a load can be left out
     `seen`: whether each tile has been in SBUF
-    `clean`: whether HBM has the data of each tile too
+    `clean`: whether HBM contains the data of each tile too
     `last_use`: the last instruction that used each tile"""
 
     links: Array
@@ -263,9 +263,9 @@ def _bring(
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
     """Remove one tile from SBUF, and return whether a tile was removed.
 
-    The first tile of `residents.idle` is removed. If there is none, the tile is removed that has
-    not been used for the longest time. Data of the removed tile are saved unless HBM has them. No
-    tile is removed if instruction i uses every tile in SBUF."""
+    The first tile of `residents.idle` is removed. If `residents.idle` is empty, the tile is removed
+    that has not been used for the longest time. The data of the removed tile are saved unless HBM
+    contains them. No tile is removed if instruction i uses every tile in SBUF."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:

@@ -163,7 +163,8 @@ def _settle(
     place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
     """Make the admitted instruction at a place an entry of its queue. If the instruction waits for
-    an end time that is not known yet, add its place to the chain of that time instead."""
+    an end time that is not known yet, add its place to the chain of places that wait for that
+    time."""
     i = queues.order[place]
     q = work.queue[i]
     begin, first = windows.asked[i], work.first[i + 1]

@@ -91,10 +91,10 @@ SAVED, RELOADED, REREAD = range(3)
 
 class Moves(NamedTuple):
     """The transfers that the compiler adds, in order. Counters, the schedule and lists all describe
-    these transfers. For each transfer:
+    these transfers. The fields list, for each transfer:
 
     * its kind (SAVED, RELOADED or REREAD),
-    * the instruction that it comes before,
+    * the instruction before which it runs,
     * the piece of the record that it moves (`Boxes.pieces`),
     * its bytes."""
 
