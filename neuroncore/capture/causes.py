@@ -103,7 +103,7 @@ class _Sources:
     def of(self, by: int, semaphore: int, ns: float) -> int:
         """Return the event that changed a semaphore at the time `ns`, or -1 if there is none.
 
-        It is the last event that ended at most SLACK_NS after this time. `by` is the engine that
+        The event is the last one that ended at most SLACK_NS after `ns`. `by` is the engine that
         changed the semaphore, or -1 for DMA."""
         events = self._events.get((by, semaphore), ())
         after = bisect_right(events, (ns + SLACK_NS, 1 << 60))
@@ -146,10 +146,10 @@ def causes(
 def _latest(
     kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
-    """Return the condition of an instruction that became true last.
+    """Return the condition of an instruction that became true last, at or before `begin`.
 
-    It became true at or before `begin`, the time at which the instruction begins. Return None if
-    the instruction waits for no semaphore, or if the times are unknown."""
+    `begin` is the time at which the instruction begins. Return None if the instruction waits for no
+    semaphore, or if the times are unknown."""
     latest = None
     for wait in kind.waits:
         history = histories.get(wait.number)

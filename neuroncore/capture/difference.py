@@ -215,8 +215,9 @@ def _rows(
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
     """Return the lines whose times differ, the largest difference first.
 
-    If the two sides have no line in common, return an empty list. Then one side probably has lines
-    of the source and the other has statements of a compiler, which can't be compared."""
+    Return an empty list if the two sides have no line in common. In this case, one side probably
+    lists lines of the source and the other side statements of a compiler, which can't be
+    compared."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
     each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))

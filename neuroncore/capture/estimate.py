@@ -1,11 +1,10 @@
 """The estimate of a compiled program: the times of its instructions and semaphores on a machine.
 
 The estimate assumes nothing about a compiler. Each engine executes its instructions in order, and
-an instruction begins when its semaphores have the values that it waits for. Transfers use the DMA
-engines one after the other. All times come from the machine's file; times of transfers are in its
+an instruction begins when its semaphores have the values that it waits for. The DMA engines execute
+one transfer after another. All times come from the machine's file; times of transfers are in its
 section `replay`. The Tensor engine's clock changes its rate at the ends of windows of equal length
-(`Clock`).
-"""
+(`Clock`)."""
 
 from __future__ import annotations
 

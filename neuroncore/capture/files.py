@@ -17,8 +17,8 @@ SAVED, HEAD = b'"neuroncore.', 64  # a saved run, decompressed, has SAVED in its
 def is_capture(path: Path) -> bool:
     """Return whether a file is a capture, judging by its first bytes and its suffix.
 
-    A file is a capture if it begins like a device trace, has the suffix of a trace or of a compiled
-    program, or is JSON with the suffix .json. A run that neuroncore saved is not a capture."""
+    A capture begins like a device trace, or has the suffix of a trace or of a compiled program, or
+    is JSON with the suffix .json. A run that neuroncore saved is not a capture."""
     try:
         if not path.is_file():
             return False

@@ -18,7 +18,7 @@ LISTED = 40  # instructions of an engine that are printed without `whole`
 
 @dataclass(frozen=True)
 class ListedRange:
-    """The range of bytes in each partition of a memory that one statement writes.
+    """The range of bytes that one statement writes in each partition of a memory.
 
     The range reaches from `first` to `last` (exclusive). `writes` is how many instructions and
     transfers of the statement write there."""
@@ -33,7 +33,8 @@ class ListedRange:
 def text(program: Neff, whole: bool = False) -> Iterator[str]:
     """Yield the lines of a text about a program.
 
-    It lists the first LISTED instructions of each engine, or with `whole` all of them."""
+    The text lists the first LISTED instructions of each engine, or all instructions if `whole` is
+    True."""
     yield (
         f"{program.name} for {program.target}, compiler {program.compiler}, "
         f"{plural(len(program.graphs), 'core')}"

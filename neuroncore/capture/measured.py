@@ -80,8 +80,8 @@ class MeasuredCore:
     def window(self) -> tuple[float, float]:
         """The begin and the end of the kernel; 0 and 0 for a core without instructions.
 
-        The kernel begins with its first instruction. It ends with its last instruction or transfer,
-        whichever is later."""
+        The kernel begins with its first instruction. The kernel ends with its last instruction or
+        transfer, whichever is later."""
         if not len(self.kernel):
             return 0.0, 0.0
         rows = self.instructions[self.kernel]

@@ -200,9 +200,9 @@ def _likely(
 ) -> list[tuple[float, int]]:
     """Return the ends (time, semaphore) of the transfers that the instructions in `rows` start.
 
-    They are the first list in `ended` that has an end for each row, after the begin of the row's
-    instruction. This list is removed from `ended`. If there is no such list, the ends are those of
-    the instructions, with semaphore 0."""
+    The first list in `ended` is taken that contains an end for each row, after the begin of the
+    row's instruction. This list is removed from `ended`. If there is no such list, the ends are
+    those of the instructions, with semaphore 0."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)
@@ -229,8 +229,8 @@ def _static_queues(triggers: Triggers, engine: int) -> list[int]:
 def _fitting(elements: Array, free: list[int], count: int) -> int:
     """Remove a queue from the list `free`, and return it; -1 if the list is empty.
 
-    It is the first queue that has `count` transfers on each of its DMA engines, or else the first
-    queue of the list."""
+    The chosen queue is the first one with `count` transfers on each of its DMA engines. If there is
+    none, it is the first queue of the list."""
     for queue in free:
         last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
         if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:

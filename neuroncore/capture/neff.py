@@ -84,8 +84,9 @@ class Code:
 class DmaMove:
     """One part of the work of a static DMA block: a copy from one variable to another.
 
-    Each side has an offset in bytes, and sizes and steps by axis, the innermost axis first. The
-    innermost size is a number of bytes, and the others are counts. Steps are in bytes."""
+    Each side consists of an offset in bytes, and of sizes and steps by axis, the innermost axis
+    first. The innermost size is a number of bytes; all other sizes are counts. Steps are in
+    bytes."""
 
     source: str
     source_offset: int
@@ -113,8 +114,8 @@ class DmaMove:
 class StaticBlock:
     """A group of copies that one instruction starts.
 
-    Their DMA descriptors are written before the program runs. `semaphore` is incremented when they
-    end."""
+    The DMA descriptors of the copies are written before the program runs. `semaphore` is
+    incremented when the copies end."""
 
     number: int
     name: str

@@ -160,7 +160,8 @@ def _updates(
 ) -> Iterator[tuple[float, int, int, int]]:
     """Yield the changes of semaphores, and add the names of semaphores to `semaphores`.
 
-    An engine changes the semaphores that are named after it; DMA engines change the others."""
+    An engine changes the semaphores that are named after it. DMA engines change all other
+    semaphores."""
     for row in listed:
         match = NAMED.fullmatch(str(row["id"]))
         number = int(match["number"] or match["alone"]) if match else -1

@@ -33,8 +33,9 @@ LARGEST = 1 << 32  # bytes of all tensors
 class DmaEnd(NamedTuple):
     """One end of a copy in a transfer.
 
-    The end is described by the variable, an offset in bytes, the bytes and the format of each
-    element, and the steps in bytes and counts of its axes, innermost axis first."""
+    The end is a part of a variable. It begins at an offset in bytes. Each of its elements has a
+    number of bytes and a format. For each axis, innermost first, there is a step in bytes and a
+    count."""
 
     variable: Variable
     offset: int

@@ -1,5 +1,6 @@
-"""Converts Python errors about the API to neuroncore's errors: a missing name, arguments that a
-function doesn't accept, or a tensor passed to a function of numpy."""
+"""Converts Python errors about the API to neuroncore's errors. Such errors are about a missing
+name, arguments that a function doesn't accept, or a tensor that is passed to a function of
+numpy."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Simulated(Operation):
 
 class ByNumber(NamedTuple):
     """A function of a tile: it applies an operator to the tile and the constant `number`. If
-    `number` is None, the operator is unary. `of_bools` names the function that replaces this one
-    for a tile of conditions in the older API."""
+    `number` is None, the operator is unary. In the older API, the function named by `of_bools` is
+    used instead for a tile of conditions."""
 
     doc: str
     number: float | None = None

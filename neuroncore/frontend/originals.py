@@ -164,8 +164,8 @@ def _large(values: list[Any]) -> list[Array]:
     """Return the large numpy arrays that can be copied later, when an instruction first writes to
     them.
 
-    These arrays are contiguous and writable. They share no memory with another argument, because a
-    write to the other argument would change them before they are copied."""
+    These arrays are contiguous and writable, and share no memory with another argument. A write to
+    the other argument would change shared memory before it is copied."""
     large = {id(x) for x in values if type(x) is np.ndarray and x.nbytes >= LARGE}
     if not large:
         return []

@@ -159,8 +159,8 @@ def unobserved() -> Iterator[None]:
 
 
 def target_machine(name: str | None = None) -> Machine:
-    """Return the machine to run on. Its name is the first of these that is set: `name`, the target
-    of the settings, the environment variable TARGET_VARIABLE, trn2."""
+    """Return the machine to run on. Its name is the first of four that is set: `name`, the target
+    of the settings, the environment variable TARGET_VARIABLE, and trn2."""
     target = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(target)
 

@@ -144,7 +144,7 @@ class Run:
 
     @cached_property
     def ranks(self) -> Sequence[Run]:
-        """A Run for each rank. Each of these Runs has the findings of all ranks."""
+        """A Run for each rank. The findings of each of these Runs are the findings of all ranks."""
         if self.world.ranks == 1:
             return (self,)
         return tuple(of_one_rank.RankRun(self, rank) for rank in range(self.world.ranks))
@@ -253,9 +253,9 @@ class Run:
         return [{**summary(t), **clock.fields(t), **bound_by(t)} for t in self.timelines]
 
     def why(self, top: int = 5) -> Why:
-        """Return the bottleneck, the lines on the critical path, and suggested edits. Each edit has
-        the fraction of the time that it would save. `top` is the number of printed rows of each
-        kind."""
+        """Return the bottleneck, the lines on the critical path, and suggested edits. For each
+        edit, the answer states the fraction of the time that it would save. `top` is the number of
+        printed rows of each kind."""
         core = collectives.slowest_core(self.timelines, self.collectives)
         with progress(lambda: "scheduling what-ifs"):
             return why.why(self.kernel, self.timelines[core], top, world=self.timelines)
@@ -472,7 +472,8 @@ def of_ranks(
 
 
 def load(path: str | Path) -> Run:
-    """Load a Run that `Run.save` saved. It has no float64 results. All its arrays are numpy arrays.
+    """Load a Run that `Run.save` saved. The loaded Run has no float64 results, and all its arrays
+    are numpy arrays.
 
     Loading executes nothing from the file. Raises UsageError if the file can't be read, is not a
     saved run, or contains an instruction that is illegal on the run's machine."""

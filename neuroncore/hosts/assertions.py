@@ -32,8 +32,8 @@ class TestLaunches(Protocol):
 
 class KernelTest:
     """Assertions for one test. `name` is the name of the test, and `file` the file of budgets. If
-    `kept` is a dict, figures are not compared with the budgets. They are stored in the dict, to
-    update the file."""
+    `kept` is a dict, figures are not compared with the budgets, but stored in the dict to update
+    the file later."""
 
     def __init__(
         self, watch: TestLaunches, name: str, file: Path, kept: dict[str, budgets.Figures] | None

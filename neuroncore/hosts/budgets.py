@@ -62,8 +62,8 @@ def _fits(limits: Any) -> bool:
 
 
 def write(file: Path, budgets: dict[str, Figures]) -> None:
-    """Add budgets to a file. They replace budgets with the same names. Raises the errors of `read`,
-    and UsageError if the file can't be written."""
+    """Add budgets to a file, where they replace budgets with the same names. Raises the errors of
+    `read`, and UsageError if the file can't be written."""
     kept = dict(sorted({**read(file), **budgets}.items()))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -210,7 +210,8 @@ class Kernels:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Release the launches. They may take gigabytes, and pytest keeps items until its end."""
+        """Release the launches of the test. Launches may take gigabytes, and pytest keeps its items
+        until the end."""
         if WATCH in item.stash:
             del item.stash[WATCH]
 

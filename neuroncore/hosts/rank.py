@@ -19,8 +19,8 @@ from neuroncore.time.schedule import Timeline
 
 class RankRun(Run):
     """The Run of one rank. The times, collectives and findings come from the Run of all ranks,
-    because collectives synchronize the cores of the rank with each other and with other ranks. The
-    record of one rank can't be executed alone."""
+    because in collectives the cores of a rank wait for each other and for other ranks. The record
+    of one rank can't be executed alone."""
 
     def __init__(self, whole: Run, rank: int) -> None:
         """`whole` is the Run of all ranks, and `rank` is the number of the rank."""
@@ -54,7 +54,7 @@ class RankRun(Run):
         return [each for each in self._whole.collectives if self._number in each.ranks]
 
     def why(self, top: int = 5) -> Why:
-        """Return the answers for the Run of all ranks. They describe the slowest core."""
+        """Return the answers for the Run of all ranks, which describe the slowest core."""
         return self._whole.why(top)
 
     def save(self, path: str | Path) -> NoReturn:

@@ -271,7 +271,7 @@ def values(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Report]:
-    """Report values that the language of kernels doesn't have, if they come from outside of the
+    """Report values that the language of kernels doesn't have. The values come from outside of the
     kernel: from a global name of its file, or from a module such as `decimal`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)

@@ -90,13 +90,14 @@ class SourceFiles:
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether there may be unknown calls of a function: it is a kernel or an entry point
-        of the file, or is passed as a value."""
+        """Return whether there may be unknown calls of a function. There may be if the function is
+        a kernel or an entry point of the file, or is passed as a value."""
         return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:
-        """Return whether the host receives the results of a function. It does for a kernel that the
-        file launches, that the user requested, or whose name the file never uses."""
+        """Return whether the host receives the results of a function. This is true for kernels that
+        the file launches, for kernels that the user requested, and for kernels whose names the file
+        never uses."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:

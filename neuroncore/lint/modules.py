@@ -257,9 +257,9 @@ def parsed(path: Path, strict: bool = False) -> Module:
 class Modules:
     """The checked file, and the files that it imports, directly or through other files.
 
-    An imported file is always read if a relative import names it, or if it is found in the folder
-    of the importing file, or from a folder above. A file that is found only on sys.path is read if
-    its text contains "nki"."""
+    An imported file is always read if a relative import names it. It is also always read if it is
+    found in the folder of the importing file, or in a folder above. A file that is found only on
+    sys.path is read if its text contains "nki"."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first, strict=True)

@@ -165,8 +165,8 @@ def sequence_bounds(i: Any) -> None:
 def topk(i: Any) -> None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    A group is 16 partitions. Its element j is in partition j % 16 and column j // 16. The first of
-    equal elements are chosen. All elements of the results count as written."""
+    A group is 16 partitions. Element j of a group is in its partition j % 16 and column j // 16.
+    The first of equal elements are chosen. All elements of the results count as written."""
     size = i.core.machine.limits.gpsimd_core_partitions
     for group in (slice(first, first + size) for first in range(0, i.src.lanes, size)):
         source = snake(i.src.part(group), i.n)

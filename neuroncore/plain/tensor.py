@@ -92,8 +92,8 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 def products(i: Any, group: int) -> list[Array]:
     """Return the products of matrices to add to dst, with NaN for unknown results. If one matrix
-    only moves numbers of the other (as an identity matrix does), 0 times an uninitialized number is
-    0."""
+    only moves numbers of the other matrix (as an identity matrix does), 0 times an uninitialized
+    number is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)

@@ -1,8 +1,8 @@
 """Two reports: the bottleneck and the what-ifs of a core as fields of a page; and a launch in a few
 lines of HTML, for notebooks.
 
-A what-if is the estimate of the kernel after one change, such as an edit of the kernel or a limit
-of the machine that is removed."""
+A what-if is an estimate of the kernel after one change. The change is for example an edit of the
+kernel, or the removal of a limit of the machine."""
 
 from __future__ import annotations
 

@@ -197,8 +197,8 @@ class ByCall:
         self.first = np.diff(call[self.order], prepend=-1) != 0
 
     def packed(self, values: Array) -> Packed:
-        """Return a packed column. Each value is replaced by its difference from the value of the
-        previous instruction with the same call, changed by `signed`."""
+        """Return a packed column of the differences between values, changed by `signed`. Each value
+        is compared with the value of the previous instruction with the same call."""
         ordered, since = values[self.order].astype(np.int64), np.empty(len(values), np.int64)
         since[self.order] = np.where(self.first, ordered, np.diff(ordered, prepend=0))
         return {**packed(signed(since)), "by_call": True}

@@ -218,8 +218,9 @@ def document(
 
 
 def _first(launches: Sequence[Shown]) -> int:
-    """Return the core that the page shows first. For one launch on several ranks, take the rank for
-    which the other ranks waited most, and return its slowest core, as in `neuroncore why`."""
+    """Return the core that the page shows first, usually core 0. For one launch on several ranks,
+    it is a core of the rank for which other ranks waited most: the slowest core of this rank, as in
+    `neuroncore why`."""
     if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
         return 0
     (launch,) = launches

@@ -1,7 +1,7 @@
 """The page: one HTML file with the document of a run and the script that shows it.
 
-The content security policy of the page forbids all requests. It also forbids all scripts and styles
-but those in the file."""
+The content security policy of the page forbids all requests. The policy also forbids all scripts
+and styles that are not in the file."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class PageSide:
 
 
 def of_sides(old: PageSide, new: PageSide, difference: dict[str, Any]) -> Page:
-    """Return the page of two runs, one below the other on one time scale. `difference` is their
-    comparison as a JSON object. Source lines that only one side has on its critical path are
-    marked."""
+    """Return the page of two runs, which are below each other on the same time scale. `difference`
+    is their comparison as a JSON object. Source lines that only one side has on its critical path
+    are marked."""
     fields = document([side.launch for side in (old, new) if side.launch is not None])
     estimated = list(fields["cores"])
     cores: list[dict[str, Any]] = []

@@ -165,8 +165,9 @@ def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | Non
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:
-    """Return the roofs in TFLOPS by kind of product (`_kind`), the HBM bandwidth in GB/s, and the
-    kernel's point in the diagram: its flops, its HBM bytes and its TFLOPS."""
+    """Return three parts of the roofline diagram: the roofs in TFLOPS by kind of product (`_kind`),
+    the HBM bandwidth in GB/s, and the kernel's point. The point consists of the kernel's flops, HBM
+    bytes and TFLOPS."""
     machine, figures = timeline.machine, summary(timeline)
     products = (used for used in timeline.program.calls if _product_flops(used, machine))
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]

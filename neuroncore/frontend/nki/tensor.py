@@ -229,7 +229,8 @@ class NkiTensor(Assigned):
         write scatters to them.
 
         Each group of G = 16 consecutive partitions (32 for the Tensor engine) shares its offsets.
-        They are in the group's rows of `index`: offset i is in row i % G and column i // G."""
+        The offsets of a group are in the group's rows of `index`: offset i is in row i % G and
+        column i // G."""
         if self.dynamic:
             raise self._chosen_at_run_time(self.ndim - 1)
         if not self.storage.on_chip or not self.is_contiguous():

@@ -182,8 +182,8 @@ class Index(Affine):
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
         """Return (quotient, remainder) of this expression by `other`. Raises SignatureError unless
-        both are affine. They are affine if the terms whose steps are not multiples of the divisor,
-        plus the start, stay between two adjacent multiples of the divisor."""
+        both are affine. They are if the start, plus all terms whose steps are not multiples of the
+        divisor, always lies between the same two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)
@@ -336,8 +336,8 @@ def filled(
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Comparisons of index expressions, joined by `&`. Each term is a pair (expression, operator).
-    It compares the expression with 0 by ">=", "==" or "!="."""
+    """Comparisons of index expressions, joined by `&`. Each term is a pair (expression, operator),
+    which compares the expression with 0 by ">=", "==" or "!="."""
 
     terms: tuple[tuple[Index, str], ...]
 

@@ -98,7 +98,7 @@ class _Known:
     """An instruction of the template. The tiles of the template are numbered.
 
     `slots`: (position among the arguments, number) of each tile that the instruction uses
-    `moving`: the slots whose tiles differ between iterations; the other tiles are in
+    `moving`: the slots whose tiles differ between iterations; tiles in the remaining slots are in
         `again.arguments`
     `new`: the tiles that no earlier instruction uses"""
 

@@ -39,8 +39,9 @@ class NotedTile(NamedTuple):
 
 
 class NotedStep(NamedTuple):
-    """An instruction that the iteration issued. `operands` are its tiles, and `others` its other
-    arguments, by name. `accumulates` is true if writes add to the contents of their destination."""
+    """An instruction that the iteration issued. `operands` are the tiles among its arguments, and
+    `others` the remaining arguments, by name. `accumulates` is true if writes add to the contents
+    of their destination."""
 
     name: str
     operands: tuple[NotedTile, ...]
@@ -53,7 +54,7 @@ class NotedStep(NamedTuple):
 
 
 class StorageKind(NamedTuple):
-    """The properties that are the same for all storages that one allocation in a loop makes."""
+    """The common properties of all storages that are made by one allocation in a loop."""
 
     layout: Layout
     held: Format
@@ -166,8 +167,8 @@ class Notes:
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
-        """Note the allocation of the tile of a block, a tuple of indices of the axes before the
-        partition axis.
+        """Note the allocation of a block's tile. `block` is a tuple of indices of the axes before
+        the partition axis.
 
         `depth` is the position of a loop among the running loops: the tile is released when the
         present iteration of this loop ends. `depth` is None if the tile outlives all iterations."""
@@ -221,8 +222,8 @@ class Notes:
             self.guard(value, *((begin + 1, FAR) if step > 0 else (-FAR, begin - 1)))
 
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
-        """Note the guards of a subscript of a tile of shape `shape`: the range of each number in
-        the keys."""
+        """Note the guards of a subscript of a tile of shape `shape`. A guard is the range of a
+        number in the keys."""
         per_axis = [*keys]
         if any(k is ... for k in per_axis):
             at = next(axis for axis, k in enumerate(per_axis) if k is ...)

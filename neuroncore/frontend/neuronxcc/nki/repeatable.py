@@ -32,8 +32,8 @@ SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """Conditions for repeating the iterations of a loop. They are checked when the loop begins,
-    because the loop's source does not decide them."""
+    """Conditions for repeating the iterations of a loop. The conditions that the loop's source does
+    not decide are checked when the loop begins."""
 
     depth: int  # the number of loops around the loop in its function; all are loops of the API
     called: frozenset[tuple[str, ...]]  # dotted names that are called, as lists of their parts

@@ -133,7 +133,7 @@ class Plan:
         self._owner = False  # whether this loop started the notes
 
     def reads(self, values: list[Any]) -> bool:
-        """Return whether `values` are the same objects as when the plan was made. They are the
+        """Return whether `values` are the same objects as when the plan was made. `values` are the
         present values of the names that the loop reads but does not bind."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 

@@ -129,9 +129,9 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
     """Return x and y, the operands of an instruction, so that the engine can read both.
 
-    If both are in PSUM, or if GpSimd will read them (`on_gpsimd`), one operand is copied to SBUF: y
-    if a broadcast made y in PSUM (`matrix.across_partitions`), else x if a broadcast made x.
-    Otherwise both are returned unchanged."""
+    If both are in PSUM, or if GpSimd will read them (`on_gpsimd`), an operand that a broadcast made
+    in PSUM (`matrix.across_partitions`) is copied to SBUF. If broadcasts made both, only y is
+    copied. Otherwise both are returned unchanged."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:

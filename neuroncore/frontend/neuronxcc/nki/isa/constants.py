@@ -45,8 +45,8 @@ class dge_mode(IntEnum):
 
 def member(kind: type[Enum], value: Any) -> Any:
     """Return a member of the instruction set's enumeration `kind`. `value` may be this member, or a
-    member of the older API with the same name. It may also be None for `unknown`, or a number, as
-    in kernels of SDK 2.20 to 2.22. Raises SignatureError for another value."""
+    member of the older API with the same name. None means the member `unknown`. A number is also
+    accepted, as in kernels of SDK 2.20 to 2.22. Raises SignatureError for another value."""
     if isinstance(value, kind):
         return value
     if isinstance(value, Enum) and value.name in kind.__members__:

@@ -1,8 +1,8 @@
 """Functions that only convert their arguments (`arguments.converted`), and issue the instruction
 with the same name.
 
-The functions of the most frequent instructions do not call `arguments.converted`. They convert each
-argument separately, which takes less time."""
+The functions of the most frequent instructions do not call `arguments.converted`. To save time,
+these functions convert each argument separately."""
 
 from __future__ import annotations
 

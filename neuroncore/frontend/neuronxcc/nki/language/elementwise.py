@@ -58,9 +58,9 @@ def composed(
     The result and the mask have the shape of the first tile. For each box of this shape that the
     mask chooses, `cut`(tile, box, shape) returns the part of each other tile.
 
-    If `axis` is given, the function works along these free axes. It is called once for each
-    position along the other free axes, on tiles that have size 1 along these other axes. If
-    `folds`, the result lacks the axes in `axis`, or has them with size 1 if `keepdims`."""
+    If `axis` is given, the function works along these free axes, and is called once for each
+    position along the remaining free axes. In each call the tiles have size 1 along the remaining
+    axes. If `folds`, the result lacks the axes in `axis`, or has them with size 1 if `keepdims`."""
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
     space = tiles[0].shape
