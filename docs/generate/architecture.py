@@ -81,8 +81,8 @@ about the hardware are in three places, and all other code reads these facts:
   Call of the instruction, its source line, and its windows, which are the elements of tensors that
   it reads and writes. The row also contains the numbers that may differ between uses of the Call.
   Other data, such as which instructions touch the same bytes, are computed when they are needed.
-  The file of a record (`record/saved.py`) has JSON and columns of integers. The file is checked
-  when it is read.
+  The file of a record (`record/saved.py`) consists of JSON and columns of integers. The file is
+  checked when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again, with the same functions but without
   the kernel. A replay may have other inputs, or inspect tiles before and after any instruction. A
   Run may list its steps (`clause/alu.py`), which are the loops that it calls. Consecutive

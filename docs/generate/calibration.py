@@ -138,8 +138,8 @@ The table has two figures for each chain:
 * *Spearman* is the rank correlation of estimates and measurements, for chains of at least three
   variants. The best value is 1.
 * *Pairs in order* counts the pairs of variants whose measurements differ by more than 10 %. The
-  first number is the number of these pairs in which the estimates have the same order as the
-  measurements, and the second number is the number of all these pairs.
+  second number is the number of these pairs. The first number says in how many of them the
+  estimates have the same order as the measurements.
 
 The name of a chain begins with a short name of its source: allenkchau is
 allenkchau/trainium-kernel-fusion, awsdoc is aws-neuron-sdk, inspector is Lonny154/Matmul-Inspector,

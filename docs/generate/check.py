@@ -60,8 +60,8 @@ In Python, use `Run.orders(N)` instead of the option. These orders never change:
 
 The exit code is 2 for wrong usage and 3 for a fault of neuroncore. If a run ends early, the last
 line states the reason. The exit code is 1 if the Python code of a kernel raised an exception. If
-the script around the kernel raised it, or if a limit ended the run, the exit code depends on the
-findings alone.
+the script around the kernel raised the exception, or if a limit ended the run, the exit code
+depends on the findings alone.
 
 `neuroncore run` also checks the source. It reports errors and warnings of the source as warnings,
 but with `--strict` it refuses a kernel with errors. In Python, `neuroncore.check(file, kernel=None,
@@ -72,15 +72,15 @@ kernel's file can do anything that Python can.
 
 `--api` names the release to check against: 0.1 is neuronxcc.nki up to SDK 2.26, and 0.2 to 0.6 are
 nki of SDK 2.27 to 2.32. The default is the release that fits the kernel best, or the latest one if
-several releases fit equally well. A release fits better than another release if the check reports
-fewer errors for it. If the numbers of errors are equal, the release with fewer warnings fits
-better. Only errors and warnings of two kinds count: names and parameters that a release lacks, and
-forms that only 0.2 accepts, such as `platform_target` or a number for `dge_mode`.
+several releases fit equally well. The release for which the check reports the fewest errors fits
+best. If these numbers of errors are equal, the release with the fewest warnings fits best. Only
+errors and warnings of two kinds count: names and parameters that a release lacks, and forms that
+only 0.2 accepts, such as `platform_target` or a number for `dge_mode`.
 
-If this default is one of 0.2 to 0.5, names and forms that the latest release refuses are reported
-too, one severity lower. To avoid these reports, name the release that you write for with `--api`.
-If the kernel fits other releases equally well, the known issues of these releases are reported as
-notes.
+If the default is a release from 0.2 to 0.5, names and forms that the latest release refuses are
+reported too, one severity lower. To avoid these reports, name the release that you write for with
+`--api`. If the kernel fits other releases equally well, the known issues of these releases are
+reported as notes.
 
 NKI has two front ends. The first one parses the source of a kernel and accepts only a subset of
 Python. The rules about the Python subset are for this front end. The tracing front end of 0.6 runs

@@ -37,7 +37,7 @@ WRONG = (
         "One variant of attention of KevGomes1403/nki-moe-megakernel takes longer than estimated.",
         ("M1435",),
         """\
-    The kernel has four similar variants with many small transfers. In the model, a load may start
+  The kernel has four similar variants with many small transfers. In the model, a load may start
   before an earlier store, if this store still waits for its data. With this rule, the estimates of
   the other three variants fit.
 """,
@@ -238,9 +238,9 @@ The device behaves in these ways, and the model does not:
   * In a convolution in float16, Scalar makes 1,817 of the 3,996 copies of 444 columns, although
     each copy takes 462 ns on Scalar and 184 ns on Vector. Scalar is therefore busy for 94 % of the
     time. In the model, Scalar makes 1,112 of these copies.
-  * In a batched product of Jerry2423/kda-for-trainium, M0987, Scalar makes about half of the
-    copies, as its counters imply (Vector is busy for 20 % of the time, and Scalar for 14 %). In the
-    model, Scalar makes nearly all of these copies.
+  * In M0987, a batched product of Jerry2423/kda-for-trainium, Scalar makes about half of the
+    copies. The counters of M0987 imply this: Vector is busy for 20 % of the time, and Scalar for
+    14 %. In the model, Scalar makes nearly all of these copies.
 
   Two other rules were tried in the model:
   * With the first rule, a copy goes to the engine that has been free the longest. Then the counters
@@ -285,8 +285,9 @@ The device behaves in these ways, and the model does not:
     it. To find the next instruction, the compiler looks at the next 8 instructions of the program,
     and takes the one that can begin first. Then 22 traces are within 10 %, all traces are within 20
     %, and the median error of traces falls from 3.6 % to 3.2 %. But only 80.8 % of the rows are
-    within 20 %. The estimates of mamba that spills are 1.9 to 2.3 times the measured time, and the
-    estimates of seven of autocomp's kernels of attention are 1.4 to 1.7 times the measured time.
+    within 20 %. For mamba kernels whose tiles are spilled, the estimates are 1.9 to 2.3 times the
+    measured time. For seven of autocomp's attention kernels, they are 1.4 to 1.7 times the measured
+    time.
   * Two changes of the second rule do not help. With 32 instead of 8 instructions, the ratio of
     attention of length 1,024 falls from 0.84 to 0.76. If the compiler also counts the eight banks
     of PSUM when it fixes the order, the ratios of attention, convolutions and the transposition
@@ -312,10 +313,11 @@ The device behaves in these ways, and the model does not:
   the device), and 1,326 of the smaller copies (315 on the device).
 * **Stores do not keep the order of the program.** Two kernels show this:
   * In the transposition, stores begin only after the last load was issued, although their data are
-    available earlier. Later iterations of the outer loop come first: the first stores are of tiles
+    available earlier. Later iterations of the outer loop come first: the first stores write tiles
     48 to 50, then 56 to 63, 51 to 55, 40 to 47, 32 to 39, and so on.
-  * In attention of length 1,024, the stores of scores are of tiles 0, 1, 4 to 7, 2 and 3, and the
-    loads of the next phase are of tiles 4 to 7 and then 0 to 3.
+  * In attention of length 1,024, the scores of tiles 0 and 1 are stored first, then the scores of
+    tiles 4 to 7, and then the scores of tiles 2 and 3. The next phase loads tiles 4 to 7 first, and
+    then tiles 0 to 3.
 
   A rule was tried: a store waits while a load is ready. The ratio of the transposition stays 0.87,
   also with at most 16 loads in flight, because loads alone keep the DMA engines of the model busy.
