@@ -1,4 +1,4 @@
-"""The enumerations of the API. Names and values are those of `nki.isa` in NKI 0.3 and later."""
+"""The enumerations of the API, with the names and values of `nki.isa` in NKI 0.3 and later."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def user_frame() -> FrameType | None:
 
 def user_above(frame: FrameType | None) -> FrameType | None:
     """Return the innermost frame that runs the user's code, from this frame outward. Return None if
-    there is none, or if a function that `entry_point` has marked comes first."""
+    there is no such frame, or if a function that `entry_point` has marked comes first."""
     ours, users = _our_code, _users_code
     while frame is not None:
         code = frame.f_code

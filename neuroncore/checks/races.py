@@ -374,7 +374,7 @@ class LaunchAccesses:
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
-    """Return the threads of all ranks' cores, with the bytes that they share. `uses` lists an
+    """Return the threads of the cores of all ranks, with the bytes that they share. `uses` lists an
     element for each core."""
     programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)

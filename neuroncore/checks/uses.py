@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True, eq=False)
 class Uses:
     """The operands of all instructions of a program, one after the other. Each of the arrays `box`,
-    `window`, `user`, `place`, `writes`, `area` and `reaching` has an element for each operand.
+    `window`, `user`, `place`, `writes`, `area` and `reaching` lists an element for each operand.
     user[k] is the index of the instruction that uses operand k."""
 
     program: Program

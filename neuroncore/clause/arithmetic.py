@@ -44,7 +44,7 @@ def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     """Return an array in the shape of `dst` for a float32 result, to be passed to `finish`.
 
     The array is the memory of `dst` if writing there can't change a source before the source is
-    read. `sources` are read element by element, while `dst` is written; `later` is a source that is
+    read. `sources` are read element by element, while `dst` is written. `later` is a source that is
     read after all of `dst` has been written."""
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:

@@ -51,7 +51,7 @@ class Collective:
     groups: tuple[tuple[int, ...], ...]
 
     def group(self, rank: int) -> tuple[int, ...]:
-        """Return the ranks of the group that a rank is in."""
+        """Return the ranks of the group to which a rank belongs."""
         return next((ranks for ranks in self.groups if rank in ranks), (rank,))
 
 

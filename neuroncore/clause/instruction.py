@@ -275,8 +275,8 @@ class Instruction:
 class Call:
     """One use of an instruction, without the data.
 
-    `arguments` has a View for each tile, and "number" for a number that replaces a tile. Numbers
-    and registers that affect neither legality nor cost have no entry."""
+    `arguments` contains a View for each tile, and "number" for a number that replaces a tile.
+    Numbers and registers that affect neither legality nor cost have no entry."""
 
     instruction: Instruction
     machine: Machine

@@ -1,5 +1,5 @@
 """The letters in shapes: which sizes are equal, which limits they have, and which sizes follow from
-others.
+other sizes.
 
 `shapes="stationary: K M<=stationary_free; moving: K N; dst: M N"` gives each operand two terms: its
 partitions, and its elements per partition (all free axes together). A letter has one size in a
@@ -9,8 +9,7 @@ call, whatever the free axes look like. A term is a number or one of
 
 or several of these together. The name of a limit of the machine may also follow `%`. `G*F` is F
 times the result of the function G in the clause's `given`. If two operands disagree about the size
-of a letter, the error blames the operand that comes later in the list.
-"""
+of a letter, the error blames the operand that comes later in the list."""
 
 from __future__ import annotations
 

@@ -401,7 +401,7 @@ def formats(names: str) -> tuple[Format, ...]:
 
 def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
     """Declare a tile that is read, in one of these formats and memories. The default is all
-    formats, and the memories that compute engines reach. `more` has fields of Operand."""
+    formats, and the memories that compute engines reach. `more` are fields of Operand."""
     return Operand(reads=True, **_where(names, regions), **more)
 
 

@@ -134,9 +134,9 @@ def _give_up_output() -> None:
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser for the words of a command line.
 
-    Only the requested command gets its arguments. The others have only a name and a help text, and
-    are left out if the requested command is the first word. Without `words`, every command gets its
-    arguments."""
+    Only the requested command gets its arguments. All other commands have only a name and a help
+    text, and are left out if the requested command is the first word. Without `words`, every
+    command gets its arguments."""
     root = usage.Parser(prog="neuroncore", description="Run NKI kernels on an emulated NeuronCore.")
     root.add_argument(
         "--version", action=_Version, nargs=0, help="show program's version number and exit"

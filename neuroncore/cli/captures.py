@@ -197,8 +197,8 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
 def _at_source(capture: Measured, run: Run) -> Measured:
     """Return the capture with the source lines of `run`, a run of the same kernel.
 
-    Print a warning if few of the capture's products and other computations match those of `run`, or
-    if the estimate assumes another writer of DMA descriptors."""
+    Print a warning if few of the capture's computations (such as products) match the computations
+    of `run`, or if the estimate assumes another writer of DMA descriptors."""
     timeline = slowest(run)
     joined: Measured = capture.at_source(timeline)
     matched, count = joined.matched

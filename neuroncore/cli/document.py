@@ -373,7 +373,7 @@ def _launch(
 
 
 def _together(run: Run) -> dict[str, Any]:
-    """Return the collectives of a run, and the rank that the others waited for longest."""
+    """Return the collectives of a run, and the rank for which other ranks waited longest."""
     rank, waited = collectives.slowest(run.timelines, run.collectives)
     return {
         "collectives": [operation.to_dict() for operation in run.collectives],

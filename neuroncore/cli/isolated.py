@@ -1,6 +1,6 @@
 """Commands of neuroncore that run in isolated processes, for `neuroncore mcp`.
 
-The processes are isolated like those that run the candidates of `neuroncore eval`."""
+The isolation is the same as for candidates of `neuroncore eval`."""
 
 from __future__ import annotations
 

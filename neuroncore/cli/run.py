@@ -86,7 +86,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add the options for writing a run as an HTML page.
 
-    `names` are the names of the option that has the file of the page."""
+    `names` are the names of the option whose value is the file of the page."""
     parser.add_argument(
         *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
     )

@@ -78,7 +78,7 @@ class NkiInstruction:
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction start only after the instructions `producers` have finished.
 
-        The estimate of the time changes, the results don't. Returns this instruction."""
+        The estimated time changes, but the results don't. Returns this instruction."""
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
                 raise SignatureError(

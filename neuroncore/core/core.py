@@ -340,7 +340,7 @@ class Core:
 
         Return -1 if there is no record, and the last row if the record is full. `tiles` are the
         operands of `call.reads`, the indices of `call.indices`, and the operands of `call.writes`,
-        in this order. `values` has the numbers and registers of the instruction, each followed by
+        in this order. `values` lists the numbers and registers of the instruction, each followed by
         its type (`record.inputs`)."""
         program = self.program
         if program is None:

@@ -129,8 +129,8 @@ def _copy_history(tile: Picked, fresh: bool) -> None:
 
 
 def scatter(tile: Picked, partial: bool) -> None:
-    """Write the elements of a temporary tile back to its source. With `partial`, write only those
-    that the instruction has written."""
+    """Write the elements of a temporary tile back to its source. With `partial`, write only the
+    elements that the instruction has written."""
     source, skipped = tile.source, tile.unwritten() if partial else None
     numbers = np.arange(tile.free_size, dtype=np.int32)
     if skipped is None:  # the positions are the same in all partitions of a group

@@ -32,7 +32,7 @@ EARLY = 1 << 22
 
 
 class PackForm(NamedTuple):
-    """The form in which a product takes an operand."""
+    """The form in which a product reads an operand."""
 
     role: str
     group: int  # rows that are multiplied at a time

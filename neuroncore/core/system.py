@@ -177,8 +177,9 @@ class System:
         return [results[number] for number in range(len(self.cores))]
 
     def _start(self, threads: Sequence[threading.Thread]) -> int:
-        """Start the threads of all cores, and return the number of those that were started. If the
-        operating system can't start them all, no program will run, and `run` raises UsageError."""
+        """Start the threads of all cores, and return how many of them were started. If the
+        operating system can't start all of them, no program will run, and `run` raises
+        UsageError."""
         with _stacks(len(threads)):
             for number, thread in enumerate(threads):
                 try:
@@ -306,7 +307,8 @@ class System:
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
         """Return a text for the point at which core `number` waits; "" if its program has ended. If
-        the point of `than` has the same name, the text also names the cores of the point."""
+        this point has the same name as the point of `than`, the text also names the cores of the
+        point."""
         if number in self._ended:
             return ""
         wait = self._waits[number]

@@ -55,8 +55,8 @@ class Court:
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
         """Judge the packed records `parts` as `request` says. If judging exceeds the limits of time
-        or memory, the verdict has the code RECORD_LIMITS. If neuroncore itself fails, it has the
-        code JUDGE_FAULT."""
+        or memory, the code of the verdict is RECORD_LIMITS. If neuroncore itself fails, the code is
+        JUDGE_FAULT."""
         if self._running is None:
             self._running = _started(self._judge, self._limits)
             self._count, self._spent = 0, 0.0

@@ -36,7 +36,7 @@ def _sparse(array: Array, random: np.random.Generator) -> Array:
 
 def _ends(array: Array, random: np.random.Generator) -> Array:
     """Return an array whose elements are each the smallest or the largest value of `array`, at
-    random. If `array` has indices, these two values are the ends of the range of indices."""
+    random. If `array` contains indices, these two values are the ends of the range of indices."""
     if not array.size:
         return array
     ends = np.array([array.min(), array.max()], array.dtype)

@@ -1,5 +1,5 @@
-"""Figures of a timeline for a verdict. Their names are those that AccelOpt and kda-for-trainium
-read, two programs that search for fast kernels.
+"""Figures of a timeline for a verdict. The names of the figures are the names that AccelOpt and
+kda-for-trainium read. These are two programs that search for fast kernels.
 
 A what-if is the estimate of the kernel after one change: an edit of the kernel, or a limit of the
 machine that is removed."""
@@ -29,7 +29,7 @@ BEST = 3  # the most what-ifs that are returned
 
 def summary(timeline: Timeline) -> dict[str, Any]:
     """Return the figures of a timeline by name. The names are those of AWS's profiler, which
-    AccelOpt reads. Some figures are there again with the names and units of kda-for-trainium."""
+    AccelOpt reads. Some figures are listed again with the names and units of kda-for-trainium."""
     fields = {name: _plain(value) for name, value in figures(timeline).items()}
     of_kda = {name: 100 * fields[field] for name, field in PERCENT.items()}
     megabytes = {name: fields[field] / 1e6 for name, field in MEGABYTES.items()}

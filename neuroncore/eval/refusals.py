@@ -9,7 +9,7 @@ TEXT = 400  # the most characters of a message; a record may contain names of an
 
 class Refused(Exception):
     """The refusal of a candidate: a code, a message, a hint, and the line in the candidate's file
-    or None. If the results are wrong, `errors` has their errors (`eval.comparison`)."""
+    or None. If the results are wrong, `errors` contains their errors (`eval.comparison`)."""
 
     def __init__(
         self,

@@ -94,8 +94,8 @@ class JudgeRequest(NamedTuple):
 
     * If both are None, the records of all cases are judged.
     * If both are given, the record of one case is judged on one hidden seed.
-    * If only `case` is given, nothing is judged, and the reply contains the path of that case's
-    record."""
+    * If only `case` is given, nothing is judged. The reply contains the path of the case's
+      record."""
 
     case: int | None = None
     seed: int | None = None

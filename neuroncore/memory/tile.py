@@ -371,7 +371,7 @@ class Tile:
         codes[missing] = self.leftover(zeros).view(codes.dtype)
 
     def mark_written(self, chosen: Array | None = None) -> None:
-        """Record that all elements, or the `chosen` ones, have been written."""
+        """Record that all elements, or only the `chosen` elements, have been written."""
         storage, geometry = self.storage, self.geometry
         gaps = storage.gaps
         if gaps is None:

@@ -3,10 +3,10 @@
 Microscaling (MX): 32 narrow numbers, in 8 rows of 4, share a scale, which is a power of two.
 
 Structured sparsity: of N adjacent numbers along the contraction, at most A are not 0. Compressed
-weights keep A numbers of each group, and a tag for each number: its position among the N. A
+weights keep A numbers of each group, and a tag for each number: its position among the N numbers. A
 position consists of one of A partitions and one of N / A slots in this partition. How the tag
-encodes the two is not published: `PLACES` has both possible ways. The patterns are documented
-(neuron-core-v3.rst, neuron-core-v4.rst)."""
+encodes the partition and the slot is not published: `PLACES` lists both possible ways. The patterns
+are documented (neuron-core-v3.rst, neuron-core-v4.rst)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
 
 
 def scales_of(amax: Array, element: Format, rule: str) -> Array:
-    """Return the codes of the scales of groups. `amax` has the largest magnitude of each group."""
+    """Return the codes of the scales of groups. `amax` is the largest magnitude of each group."""
     emax = (element.max_code >> element.mantissa) - element.bias
     exponent = np.frexp(amax)[1] - 1 - emax + (rule == "ocp_x2")
     code = np.clip(exponent + float8_e8m0fnu.bias, 0, float8_e8m0fnu.max_code)
@@ -48,7 +48,7 @@ def scales_of(amax: Array, element: Format, rule: str) -> Array:
 
 
 def elements_of(groups: Array, scales: Array, element: Format) -> Array:
-    """Return the codes of the elements, in the shape of `groups`. `scales` has the codes of the
+    """Return the codes of the elements, in the shape of `groups`. `scales` are the codes of the
     scales, with size 1 along the axes inside a group."""
     lost = scales == float8_e8m0fnu.nan_code
     inverse = np.where(lost, 0, float8_e8m0fnu.max_code - scales).astype(np.uint8)

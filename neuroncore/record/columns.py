@@ -395,7 +395,7 @@ def parted_windows(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
     """Add `parts` as new windows. Return the windows, storages and geometries with new entries at
-    the end. In the storages, only `of_window` has new entries."""
+    the end. The storages get new entries only in `of_window`."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))

@@ -85,8 +85,8 @@ CHUNK = 128  # rows that are converted to Python lists at a time
 class OtherPath(UsageError):
     """Raised if the kernel would take another path with these inputs.
 
-    `decisions` are the values of the registers on which the kernel has branched: those that agree
-    with the record, and then the first value that differs."""
+    `decisions` lists the values of the registers on which the kernel has branched. All values but
+    the last agree with the record."""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ class OtherPath(UsageError):
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
     """Group the rows of a table by their first number. Return a dict from this number to the rest
-    of each of its rows. `column` has the rows one after the other, each with `width` numbers."""
+    of each of its rows. `column` lists the numbers of all rows, `width` numbers for each row."""
     rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         rows_by_first.setdefault(first, []).append(tuple(rest))

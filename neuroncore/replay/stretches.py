@@ -285,7 +285,7 @@ class Stretches:
     def _share(self, stretch: Array, shared: Array) -> None:
         """List the tensors that each stretch shares with other rows.
 
-        Remove a stretch if it would take longer than its rows one by one. `stretch` has the first
+        Remove a stretch if it would take longer than its rows one by one. `stretch` is the first
         row of each operand's stretch (-1 if none), and `shared` flags operands on shared
         tensors."""
         used = np.flatnonzero(shared & (stretch >= 0))

@@ -86,7 +86,7 @@ class Templates:
 
     def add(self, dst: Tile, steps: Sequence[Loop | Fold], windows: Mapping[int, int]) -> int:
         """Add a template with these steps. Return its number, or -1 if compiled code can't execute
-        a step. `windows` has the position of each tile in the row, by the `id` of the tile."""
+        a step. `windows` maps the `id` of each tile to the tile's position in the row."""
         self._windows, self._used = windows, 0
         count = len(self.steps)
         try:

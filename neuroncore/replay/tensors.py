@@ -62,8 +62,8 @@ def _named(setting: Setting, arrays: InputArrays) -> Mapping[str, Any]:
 
 
 def _is_by_rank(setting: Setting, arrays: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Return whether `arrays` has separate inputs for each of several ranks (see `per_rank` of
-    `neuroncore.run`)."""
+    """Return whether `arrays` consists of separate inputs for each of several ranks (see `per_rank`
+    of `neuroncore.run`)."""
     if setting.world.ranks == 1 or isinstance(arrays, Mapping):
         return False
     return all(isinstance(of_rank, list | tuple | Mapping) for of_rank in arrays)
@@ -277,7 +277,7 @@ class CoreState:
         return sum(data.nbytes for data, _ in self.images.values())
 
     def restore(self, core: Core, storages: list[Storage]) -> None:
-        """Restore the state of the core. `storages` are those to which programs write."""
+        """Restore the state of the core. `storages` are the storages to which programs write."""
         core.program_id = self.program_id
         core.packs.clear()
         for unit, registers in self.accumulators.items():

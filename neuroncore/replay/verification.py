@@ -245,7 +245,7 @@ class Verdict:
 class _Before(NamedTuple):
     """Data that is only available before an instruction runs.
 
-    `storages` has the storages of the instruction's results by number. `leftover` maps names of
+    `storages` maps numbers to the storages of the instruction's results. `leftover` maps names of
     operands to flags of the elements that depend on uninitialized memory."""
 
     storages: Mapping[int, Storage]

@@ -62,8 +62,8 @@ def instructions(timelines: Sequence[Timeline]) -> Array:
     `busy_ns`: how long the instruction occupies its queue.
     `done_ns`: the time at which its work ends.
     `end_ns`: the time at which its result is available.
-    `waited_for`: the row, among those of the same core, of the instruction that it waited for, or
-        -1.
+    `waited_for`: the instruction of the same core for which it waited, or -1. The instruction is
+        given by its position among the core's rows.
     `critical`: whether the instruction is on the critical path."""
     return _together([_instructions(core, t) for core, t in enumerate(timelines)], INSTRUCTION)
 

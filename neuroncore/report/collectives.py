@@ -32,7 +32,7 @@ class CollectiveOperation:
 
     @property
     def last(self) -> int:
-        """Return the rank that arrived last; all others waited for it."""
+        """Return the rank that arrived last. All other ranks waited for this rank."""
         return self.ranks[self.arrived_ns.index(max(self.arrived_ns))]
 
     @property

@@ -29,11 +29,11 @@ class Incomparable(UsageError):
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a launch's results with the expected ones.
+    """The comparison of a launch's results with the expected results.
 
     bool(agreement) is True if the relative L2 error of each result is within its tolerance.
-    `maps`: a map of the differences for each result that exceeds its tolerance, None for the
-        others."""
+    `maps`: for each result, a map of the differences if the result exceeds its tolerance, otherwise
+        None."""
 
     comparisons: tuple[Comparison, ...]
     tolerances: tuple[float, ...]

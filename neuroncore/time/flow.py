@@ -25,8 +25,7 @@ def flow_of_data(
 ) -> tuple[Array, Array]:
     """Return the dependencies that carry data, as new arrays `first` and `needs`.
 
-    `first`, `needs`: all dependencies: instruction i depends on the instructions
-    needs[first[i]:first[i + 1]]
+    `first`, `needs`: all dependencies: instruction i depends on needs[first[i]:first[i + 1]]
     `boxes`: `Boxes.table` of the record
 
     An instruction depends on the writers of its inputs. An instruction may also add to the bytes

@@ -86,8 +86,7 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
 def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
     """Return the loops at one depth of nesting.
 
-    `begins`, `ends`: the entries of `Data.iterations` at which iterations of these loops begin and
-    end
+    `begins`, `ends`: the entries of `Data.iterations` where iterations of these loops begin or end
     `result`: for each row of the program, the first row that computes the same result"""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)

@@ -52,7 +52,7 @@ class Line:
 
 
 def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
-    """Return the lines on the critical path, those that occupy it longest first.
+    """Return the lines on the critical path. Lines that occupy the path longest come first.
 
     `world`: the timelines of all cores of a launch, if the path goes through several cores"""
     paths = across(world) if len(world) > 1 else [(timeline, steps(timeline))]

@@ -193,8 +193,9 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
     """Return a flag for each k: whether instruction reader[k] waits for data of instruction
-    writer[k]. The first of several merged instructions does the work of all of them. It reads the
-    inputs of the others, and the results of the others exist when it ends."""
+    writer[k]. The first of several merged instructions does the work of all of them. So the first
+    instruction reads the inputs of all, and the results of all exist when the first instruction
+    ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
     data: Array = flow.read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)

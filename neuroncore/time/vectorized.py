@@ -79,9 +79,8 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
     1. the program with loops split into segments, wherever this allows small instructions to be
        merged;
-    2. for each row of the new program, the first of the rows with which it is merged; -1 for rows
-       that
-    are not merged, and for the first row itself.
+    2. for each row of the new program, the first of the rows with which it is merged. This is -1
+       for the first row itself, and for rows that are not merged.
 
     The largest operand of a merged instruction has at most as many elements per partition as a bank
     of PSUM has float32 numbers. Only loops with at most `reach` rows per iteration are split,

@@ -123,7 +123,7 @@ def _more(each: Array, arrivals: Arrivals) -> float:
 class CollectiveWork:
     """The collectives of one line on one core.
 
-    `count`: how many there are
+    `count`: how many collectives there are
     `ns`: their time in nanoseconds
     `bytes_ns`: the part of this time that depends on their bytes
     `size_bytes`: the bytes of the largest collective"""

@@ -481,7 +481,7 @@ def _fresh(tile: Tile, accumulate: bool | None) -> Any:
 
 
 def _covers(tile: Tile) -> bool:
-    """Return whether a tile is its whole storage, in memory order."""
+    """Return whether a tile is its whole storage, in the order of memory."""
     if isinstance(tile, Picked):
         return False
     geometry = tile.geometry

@@ -51,7 +51,7 @@ class Lanes:
         return Lanes(self.builder, value)
 
     def _like(self, other: Any) -> Any:
-        """Return the other operand as a vector of this operand's type."""
+        """Return the second operand of an operator as a vector of this operand's type."""
         if isinstance(other, Lanes):
             return other.value
         kind = self.value.type

@@ -248,8 +248,8 @@ def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
     """Return the first `vectors` * LANES columns of `x`, copied to `panel` and filled up with
     zeros.
 
-    `x` itself is returned if it has enough columns, the elements of a row are adjacent in memory,
-    and the columns are read only once (`once`)."""
+    If the columns are read only once (`once`), `x` itself is returned, provided that it has enough
+    columns and the elements of a row are adjacent in memory."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)

@@ -57,10 +57,10 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
     """Return the number of finite elements, and three figures about their errors |real - exact|.
 
     The figures are the sum of squares, the sum of squares in units in the last place of `exact`,
-    and the largest error in such units. The second sum is the mean square error divided by the mean
-    square unit, times the number of elements. A mean of ratios would be dominated by a few results
-    near 0, whose units are tiny. The format has `mantissa` bits of fraction, and subnormals below
-    2^least."""
+    and the largest error in such units. The second figure is the mean square error divided by the
+    mean square unit, times the number of elements. A mean of ratios would be dominated by a few
+    results near 0, whose units are tiny. The format has `mantissa` bits of fraction, and subnormals
+    below 2^least."""
     count, error, units, greatest = 0, 0.0, 0.0, 0.0
     for i in range(real.shape[0]):
         difference = abs(real[i] - exact[i])

@@ -30,8 +30,8 @@ def candidates(
     """Yield two kinds of edits: second buffers for the `reused` buffers in `waits`, and edits of
     lines.
 
-    `lines`: the lines of the critical path, those that occupy the path longest first. Lines with
-        less than the share LEAST of the time are not edited.
+    `lines`: the lines of the critical path. Lines that occupy the path longest come first. A line
+        with less than the share LEAST of the time is not edited.
 
     An edit of one line saves at most the time that the line occupies the path, unless the edit
     reorders instructions."""

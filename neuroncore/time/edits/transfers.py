@@ -141,7 +141,7 @@ def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
 
     1. The most frequent distance between successive transfers, in elements.
     2. An array of shape (larger transfers, several): the positions in `side` of the transfers that
-    each larger transfer replaces. These transfers are that distance apart."""
+       each larger transfer replaces. These transfers are that distance apart."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)

@@ -160,8 +160,7 @@ class Choices(NamedTuple):
     `first`, `last`: call c may be run by any of the rows first[c] to last[c]
     `queue`, `busy`: row r occupies queue[r] for busy[r] ns
     `lane_ns`: row r occupies the DMA engines for lane_ns[r]
-    `latency`: the results of row r are available latency[r] ns after the queue and the DMA engines
-    are free again"""
+    `latency`: results exist latency[r] ns after row r has left the queue and the DMA engines"""
 
     first: Array
     last: Array

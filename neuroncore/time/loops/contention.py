@@ -70,7 +70,7 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
     full clock, and only if the work begins at most `half_filled_ns` after the last work on more
     than half of the array began.
 
-    `clock` has five numbers:
+    `clock` consists of five numbers:
 
     * the window in which the PE worked last (-1 for none),
     * the rows that moved in this window,

@@ -311,7 +311,7 @@ def _look_again(
     end: Array,
 ) -> None:
     """Compute the ready times of a core's entries again, because an end time may have changed. Only
-    ready times later than `time` are computed."""
+    ready times that were later than `time` are computed."""
     each = work.previous.shape[1]
     for q in range(number * each, (number + 1) * each):
         for k in range(windows.low[q], windows.high[q]):
