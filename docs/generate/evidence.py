@@ -34,10 +34,10 @@ that fit the other sources. The value of a number or rule is the default, unless
 a smaller error for the kernels of the other sources. This page calls it the value that the other
 sources *choose*.
 
-Some rules are in use whatever the latencies say, and cross-validation always uses them. For these
-rules, there is other evidence: public compiled programs, traces, profiles or compilers' logs of two
-authors show the rule. The column "supported by" names the authors' repositories after the word
-"programs".
+Some rules are always in use, also in cross-validation, whether or not the latencies support them.
+There is other evidence for these rules: public compiled programs, traces, profiles or compilers'
+logs of two authors show the rule. The column "supported by" names the authors' repositories after
+the word "programs".
 
 In the table, names of numbers are in code font. Numbers of a machine (trn1, trn2) are in
 `isa/machines/`, and numbers of a compiler's order (scheduled, compiled) are in
