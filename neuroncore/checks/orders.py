@@ -214,10 +214,10 @@ STAYS = 0.9  # the probability that a core continues when others could run
 
 @dataclass(frozen=True)
 class Iterations:
-    """The result of running iterations in other orders: the number of replays (`tried`), of
-    iterations in parallel loops (`among`), and of iterations that had another position in at least
-    one replay (`moved`). `finding` is a difference of the results. `untried` is a sentence with the
-    reason if there was no replay."""
+    """The result of running iterations in other orders. `tried` counts the replays, `among` the
+    iterations in parallel loops, and `moved` the iterations that had another position in at least
+    one replay. `finding` is a difference of the results. `untried` is a sentence with the reason if
+    there was no replay."""
 
     tried: int = 0
     moved: int = 0

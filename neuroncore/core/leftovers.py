@@ -109,7 +109,7 @@ class Leftovers(Generic[T]):
         """Return the finding of an earlier read of the same elements at this site, or None.
 
         If a finding is returned, this read needs no more checks. `deferred`: whether the finding of
-        this read may be deferred; only earlier reads with an equal value count.
+        this read may be deferred. Only earlier reads with the same value of `deferred` count.
         `knows_reads_of(tile)` must be true."""
         known = self._reads[tile.storage].findings.get(_window(tile, site, deferred))
         return known and known[0]

@@ -170,8 +170,9 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
     """Yield refusals for the data of a record:
 
     * inputs that are written or returned although the specification does not allow it,
-    * results that no instruction writes, that are constants, or that are views which repeat
-      elements or swap axes,
+    * results that no instruction writes,
+    * results that are constants,
+    * results that are views which repeat elements or swap axes,
     * data in the wrong memory (`_of_places`),
     * too many bytes of constants."""
     setting = record.setting

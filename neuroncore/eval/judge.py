@@ -122,9 +122,9 @@ def one_seed(
     """Replay a record on the inputs of hidden seed `number` of a case. Return the entries of a
     verdict (`judged`). If the candidate passed, there is also the entry `path` (`eval.paths`).
 
-    The inputs of this seed may lead the program to another path than the recorded path. Then the
-    entries are `passed`, which is False, and `decisions`: the values that determine the program's
-    path, up to the first value that differs from the record."""
+    The inputs of this seed may lead the program to another path than the recorded path. In this
+    case the entries are `passed`, which is False, and `decisions`. The decisions are the values
+    that determine the program's path, up to the first value that differs from the record."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)

@@ -209,9 +209,9 @@ class Worker:
         return outcome._replace(entries={"passed": True, "error": None, "shapes": []})
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> RunOutcome:
-        """Record the candidate and replay the record repeatedly, each time with more decisions,
-        until the record has the path that the program takes for a hidden seed. Refuse a candidate
-        with more than MOST_DECISIONS decisions.
+        """Record the candidate and replay the record repeatedly, each time with more decisions.
+        Stop when the record has the path that the program takes for a hidden seed. Refuse a
+        candidate with more than MOST_DECISIONS decisions.
 
         `case`, `seed`: the indices of the case and of its hidden seed"""
         decisions: tuple[int, ...] = ()

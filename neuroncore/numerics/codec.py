@@ -223,11 +223,11 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 @cache
 def widening(form: Format) -> Array:
-    """Return the numbers that `float32_from_narrow` needs for a format, as uint32.
+    """Return the numbers that `float32_from_narrow` needs for a format, as uint32:
 
-    They are the shifts of the fraction and of the sign, the difference of the biases, the smallest
-    code of a normal number, the codes of infinity and of the largest number, and the bits of the
-    smallest subnormal."""
+    * the shifts of the fraction and of the sign, and the difference of the biases,
+    * the smallest code of a normal number, and the codes of infinity and of the largest number,
+    * the bits of the smallest subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1
     constants = (
         23 - form.mantissa,

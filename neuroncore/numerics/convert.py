@@ -330,8 +330,8 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
     Fields: `dtype`; `value`, the float32 input; `code`; `result`, the value of the code; `error`,
     which is result - value; `ulps`, the error in steps of the format at the value (the step of
     integers is 1); and `outcome`. The outcome is exact, rounded, underflow (a number became 0),
-    overflow (it became infinity or NaN), saturated (a number beyond the largest number became the
-    largest), or nan."""
+    overflow (a number became infinity or NaN), saturated (a number beyond the format's largest
+    number became this largest number), or nan."""
     numbers = as_floats(values)
     fields: list[tuple[str, Any]] = [("dtype", "U24"), ("value", np.float32), ("code", np.uint32)]
     fields += [("result", np.float32), ("error", np.float64), ("ulps", np.float64)]
@@ -391,12 +391,12 @@ def stochastic_test(
 ) -> Statistics:
     """Round one float32 value stochastically `draws` times, and test the results.
 
-    The default value is 1 plus a fifth of a step. `results`, if given, are tested instead: numbers
-    that were rounded elsewhere, for example on a device.
+    The default value is 1 plus a fifth of a step. If `results` is given, these numbers are tested
+    instead. They were rounded elsewhere, for example on a device.
 
-    Raises UsageError for a value that is a number of the format or beyond its largest number, for
-    formats without stochastic rounding, for too few draws, and for results other than the two
-    neighbors of the value."""
+    Raises UsageError in these cases: the value is a number of the format, or beyond its largest
+    number; the format has no stochastic rounding; there are too few draws; a result is not one of
+    the two neighbors of the value."""
     form = lookup_any(dtype)
     if not stochastic.applies(form):
         raise UsageError(f"casts to {form} are not stochastic, only casts to narrower floats are")

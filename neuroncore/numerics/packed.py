@@ -115,15 +115,14 @@ def unpacked(words: Array) -> Array:
 
 
 def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
-    """Compress weights. G is the number of groups of N adjacent rows.
+    """Compress weights, shape [N * G, M], where G is the number of groups of N adjacent rows.
 
-    `weights`: shape [N * G, M]. Return the values, shape [A * G, M], and words of tags, shape [A *
-    G, M / 4]. Row r of the dense weights multiplies the numbers that `arranged` puts at the
-    position of r.
+    Return the values, shape [A * G, M], and words of tags, shape [A * G, M / 4]. Row r of the dense
+    weights multiplies the numbers that `arranged` puts at the position of r.
 
-    Raises UsageError for an unknown pattern, or if the number of rows is not a multiple of N, or
-    the number of columns not a multiple of 4. Also raises it if a column has more than A nonzero
-    weights in a group; the message names the first such group and column."""
+    Raises UsageError for an unknown pattern, and if the number of rows is not a multiple of N or
+    the number of columns is not a multiple of 4. Raises UsageError also if a column has more than A
+    nonzero weights in a group; the message names the first such group and column."""
     kept, among = pattern
     rows, columns = weights.shape
     if pattern not in PATTERNS or rows % among or columns % TAGS_PER_WORD:

@@ -103,12 +103,11 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
     `dequantize(*quantize(x, "fp8"))`.
 
     `dtype` is the format of `values` if they are codes. `scale` is a number, or an array with as
-    many axes as `values`. If it has k scales along an axis, each scale belongs to one of k equal
-    blocks of `values`. Scales of type uint8 are codes of float8_e8m0fnu.
+    many axes as `values`. If `scale` has k scales along an axis, each scale belongs to one of k
+    equal blocks of `values`. Scales of type uint8 are codes of float8_e8m0fnu.
 
-    Raises UsageError if `scale` has another number of axes, or if the length of an axis of `values`
-    is not a multiple of the number of scales along it.
-    """
+    Raises UsageError if `scale` has another number of axes. Raises UsageError also if the number of
+    scales along an axis does not divide the length of this axis of `values`."""
     array = np.asarray(values)
     numbers: Array = decode(array, array.dtype if dtype is None else dtype)
     scales = _scales(scale)

@@ -63,8 +63,8 @@ class AxisSteps(NamedTuple):
 
     A step of pattern k has pitch[k] bytes, the stride of the first axis. Steps are counted from the
     beginning of the area. box[k] is [step, step_end, byte, byte_end]: the steps that pattern k
-    touches, and the range of bytes in each step, counted from the beginning of the step. whole[k]
-    is True if this range is inside one step."""
+    touches, and the bytes that it touches in each step. These bytes are counted from the beginning
+    of the step. whole[k] is True if they are inside one step."""
 
     pitch: Array
     box: Array

@@ -226,8 +226,12 @@ def overlaps(
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
     """Divide areas into pieces so that each box is inside one piece.
 
-    Return four arrays: the piece of each box, whether the box fills its piece, the first box of
-    each piece, and the extents [row, row_end, byte, byte_end] of each piece.
+    Return four arrays:
+
+    1. the piece of each box,
+    2. whether each box fills its piece,
+    3. the first box of each piece,
+    4. the extents [row, row_end, byte, byte_end] of each piece.
 
     A box is [area, row, row_end, byte, byte_end, dense]. `in_order` lists the numbers of the boxes,
     sorted by area and first byte. On chip, a box that begins at or after the end of all earlier

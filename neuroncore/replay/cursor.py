@@ -58,9 +58,9 @@ class Replay:
     Steps of several cores are in the order of the run. The replay returns the contents of tiles at
     its position.
 
-    `inputs` is a dictionary of arrays by name, a sequence of arrays in the order of the record's
-    inputs, or a sequence with the inputs of each rank. By default, they are the inputs of the run,
-    if the record has them.
+    `inputs` is one of these: a dictionary of arrays by name, a sequence of arrays in the order of
+    the record's inputs, or a sequence with the inputs of each rank. By default, the inputs of the
+    run are used, if the record contains them.
 
     To move back, the replay restores a snapshot, and executes the steps after it. All snapshots
     together take at most `snapshots` bytes. If this is 0, moving back begins at the first step.

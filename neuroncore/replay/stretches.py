@@ -78,8 +78,8 @@ class Uses(NamedTuple):
     """The uses of each tensor: the first and the last row, and whether the first row has a template
     and writes the whole tensor.
 
-    `after_parts` lists operands of all tensors. Each is a read that follows a row with a template,
-    if that row writes only a part of the tensor and is the previous use of the tensor."""
+    `after_parts` lists the operands that read a tensor whose previous use wrote only a part of it.
+    The row of the previous use has a template."""
 
     first_row: Array
     last_row: Array

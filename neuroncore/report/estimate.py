@@ -269,8 +269,9 @@ class Estimate:
     def bound(self) -> Bound:
         """Return the bottleneck.
 
-        It is computed on demand, because the program is scheduled again with each change that may
-        save time, such as an engine that is twice as fast."""
+        The bottleneck is computed on demand, because the computation takes long: the program is
+        scheduled again with each change that may save time, such as an engine that is twice as
+        fast."""
         return bound(self.timeline)
 
     @property

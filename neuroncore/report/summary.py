@@ -83,9 +83,9 @@ class Counters:
 def counted(timeline: Timeline) -> Counters:
     """Return the counters of one core.
 
-    For the older API they describe the compiled program: repeated loads are omitted, tiles that do
-    not fit into SBUF are spilled, and identity matrices of transposes are loaded. If the cores of a
-    rank carry out a collective together, only the first one counts its bytes."""
+    For the older API the counters describe the compiled program: repeated loads are omitted, tiles
+    that do not fit into SBUF are spilled, and identity matrices of transposes are loaded. If the
+    cores of a rank carry out a collective together, only the first core counts its bytes."""
     counters, machine = Counters(), timeline.machine
     other = timeline.world.core(timeline.core) > 0
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue

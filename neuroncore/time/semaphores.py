@@ -46,11 +46,11 @@ def complete_last_store(
     stores: Array, wait_ns: float, begin: Array, busy: Array, end: Array
 ) -> None:
     """Delay the end of the store that begins last, until the engine that issued the stores has
-    waited for all of `stores` (`final_stores`). The waits are one after the other. No instruction
-    waits for these stores, so nothing else is delayed.
+    waited for all of `stores` (`final_stores`). The engine waits for one store after the other. No
+    instruction waits for these stores, so nothing else is delayed.
 
-    `wait_ns`: the nanoseconds of each wait
-    `begin`, `busy`, `end`: the nanoseconds of each instruction"""
+    `wait_ns`: the nanoseconds of each wait `begin`, `busy`, `end`: the nanoseconds of each
+        instruction"""
     if not wait_ns:
         return
     stores = stores[np.argsort(begin[stores], kind="stable")]

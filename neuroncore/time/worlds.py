@@ -72,9 +72,9 @@ class Imbalance:
 
     `more_ns`: how many nanoseconds longer the cores that arrive last at collectives work at this
         line than the median core, in total
-    `each`: shape (cores, collectives + 1): each[n, k] is how many nanoseconds core n works at the
-        line before its collective k and after collective k - 1. The last column is the work after
-        the last collective."""
+    `each`: shape (cores, collectives + 1). each[n, k] is the work of core n at the line between its
+        collectives k - 1 and k, in nanoseconds. The last column is the work after the last
+        collective."""
 
     place: Place
     more_ns: float

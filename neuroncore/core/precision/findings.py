@@ -135,8 +135,8 @@ class Precision:
     ) -> None:
         """Add errors that an instruction introduced.
 
-        `ulps` consists of the number of elements, the sum of their squared errors, the same sum in
-        units of ulps, and their largest error in ulps (`numerics.loops.precision.ulps`)."""
+        `ulps`: the number of elements, the sum of their squared errors, the sum of their squared
+            errors in ulps, and their largest error in ulps (`numerics.loops.precision.ulps`)"""
         count, _, squares, greatest = ulps
         line_error = self.lines[line]
         line_error.instructions.add(instruction)

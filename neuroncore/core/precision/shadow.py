@@ -156,7 +156,7 @@ class Shadow:
         return double
 
     def _keep(self, written: Written) -> None:
-        """Store the float64 values of a tile in the Double of its storage, and add the energy of
+        """Store the float64 values of a tile in the Double of its storage. Also add the energy of
         the tile: the squared differences from the chip's values, by the line that caused them. A
         storage without any difference gets no Double."""
         if isinstance(written.tile, Picked):

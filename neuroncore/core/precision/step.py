@@ -442,8 +442,8 @@ def staged(
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return, by operand name, the index of the part of a large operand that represents the whole:
-    every n-th lane, or for a product every n-th column. The result is empty if whole operands are
+    """Return, by operand name, the index that selects the sample of a large operand: every n-th
+    lane, or for a product every n-th column. The result is empty if whole operands are
     evaluated."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:

@@ -99,8 +99,8 @@ def chains(
     """Compute the products `first` to `end` of a list, for the blocks of rows `low` to `high` of
     the result.
 
-    The list stores four numbers for each product: the addresses of the packed weights and of the
-    packed panels, K, and whether the product is added to the result."""
+    The list stores four numbers for each product: the address of the packed weights, the address of
+    the packed panels, K, and whether the product is added to the result."""
     blocks, columns = -(-out.shape[0] // ROWS), -(-out.shape[1] // LANES) * LANES
     part = out[low * ROWS : high * ROWS]
     for i in range(first, end):

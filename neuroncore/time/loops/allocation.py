@@ -56,10 +56,10 @@ def reuse_of_space(
 
     `previous`: previous[i, q] becomes the last user of the reused space on queue q. All users of
         the tile wait, because a compiler may begin any of them first.
-    `waits`: waits[i] is True if a tile whose first user is instruction i waits for space even while
-        more bytes are alive than fit in the memory
-    `last`: filled in for each tile: the tile's last user, and ~s from its first use on, where s is
-        its slot
+    `waits`: waits[i] belongs to the tile whose first user is instruction i. If it is True, the tile
+        waits for space even while more bytes are alive than fit in the memory.
+    `last`: filled in for each tile: the tile's last user. From the first use of the tile on, it is
+        ~s, where s is the tile's slot.
 
     The space that has been free the longest is reused first. If tiles died together, the space of
     the tile that was used first is reused first. If too little space is free, the tile also takes

@@ -47,9 +47,9 @@ class Accesses(NamedTuple):
 class Flow(NamedTuple):
     """The dependencies between instructions.
 
-    `needs`, `first`: instruction i waits for needs[first[i]:first[i + 1]]. They are the last
-        writers of all bytes that instruction i reads or overwrites, and up to READERS of the last
-        readers of each box that it overwrites.
+    `needs`, `first`: instruction i waits for needs[first[i]:first[i + 1]]. These are the last
+    writers of all bytes that instruction i reads or overwrites. For each box that instruction i
+    overwrites, they are also up to READERS of its last readers.
     `overwriting`, `previous`: instruction overwriting[n] also waits for previous[n, q], the last
         instruction of queue q that reads bytes that are overwritten; -1 for none
     `reload`: reload[i] is True if the PE array holds another tile than the stationary tile of

@@ -26,8 +26,9 @@ def put_off(
     `turn`: turn[l] is the number of the iteration in which line l was last seen; -1 at first
 
     A second half comes before three things: the next iteration of its loop, a wait for other cores,
-    and an instruction that depends on it because one of the two writes what the other uses. A new
-    iteration begins with a first half of a line that the current iteration has already had."""
+    and a dependent instruction. An instruction is dependent if it writes what the second half uses,
+    or uses what the second half writes. A new iteration begins with a first half of a line that the
+    current iteration has already had."""
     start, operands, reads, near, near_start = accesses
     count, done, now, k = half.shape[0], 0, 0, 0
     for i in range(count + 1):

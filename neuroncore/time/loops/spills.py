@@ -44,8 +44,8 @@ class Contents(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Four arrays with an entry for each piece: whether one load fills it, whether it may be moved,
-    its bytes per partition, and its bytes in total."""
+    """Four arrays with an entry for each piece: whether one load fills the piece, whether the piece
+    may be moved, its bytes per partition, and its bytes in total."""
 
     loaded: Array
     movable: Array
