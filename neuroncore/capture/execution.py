@@ -75,7 +75,7 @@ def drawn(program: Neff, seed: int) -> dict[str, Array]:
 
 
 def working(program: Neff) -> Graph:
-    """Return the program of the core that has instructions.
+    """Return the program of the only core that has instructions.
 
     Raise UsageError if several cores have instructions, because the order between cores is not
     known."""

@@ -163,8 +163,8 @@ def _flops(capture: Capture) -> dict[str, int]:
 def _bytes(capture: Capture) -> dict[str, int]:
     """Return the byte counters.
 
-    For operands of engines the bytes in one partition count, for transfers all bytes. Counters of
-    HBM and SBUF are left out if the source of a transfer is unknown."""
+    For operands of engines, only the bytes in one partition are counted. For transfers, all bytes
+    are counted. Counters of HBM and SBUF are left out if the source of a transfer is unknown."""
     totals = Counter(dict.fromkeys(BYTES, 0))
     for _, kind, count in _counted(capture):
         for operand in kind.operands:

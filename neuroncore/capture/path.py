@@ -17,8 +17,8 @@ WAITS = "latency"  # from the end of an event to the begin of the next one
 class PathStep:
     """One event of the path: an instruction, or a transfer from its start to its last byte.
 
-    `ns`: the time until the next event begins.
-    `works_ns`: the part of this time in which the event works."""
+    `ns`: the time until the next event begins, or for the last event until its own end.
+    `works_ns`: the part of `ns` in which the event works."""
 
     row: int
     what: str  # the engine, or the queue of a transfer

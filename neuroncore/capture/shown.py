@@ -265,7 +265,7 @@ def _lines(
 
 
 def _throughput(core: MeasuredCore) -> Json:
-    """Return the counter of the bytes that DMA engines moved, over time."""
+    """Return a counter over time: the throughput of all DMA engines together, in GB/s."""
     begin, end = core.window
     edges = np.linspace(begin, end, BINS + 1)
     moved = core.elements[core.elements["end_ns"] > core.elements["begin_ns"]]

@@ -90,10 +90,10 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
 
 
 def unknown_opcodes(capture: Capture) -> dict[str, int]:
-    """Return how many instructions of an estimated program have each unknown opcode.
+    """Return the number of instructions with each opcode of an estimated program that is unknown.
 
-    An estimate does not know their times. For a measured run, whose times are known, the result is
-    empty."""
+    An estimate lacks the times of these instructions. For a measured run, whose times are known,
+    the result is empty."""
     if capture.measured:
         return {}
     core = capture.busiest
@@ -127,8 +127,8 @@ def busy(core: MeasuredCore) -> dict[str, float]:
 def time_text(kernel_ns: float, total_ns: float, range_ns: tuple[float, float] | None) -> str:
     """Return a text with the kernel's time.
 
-    If `range_ns` is None, the time is measured, and the text also has the time that the profiler
-    adds before and after the kernel. Otherwise the time is estimated, and the text has its
+    If `range_ns` is None, the time is measured, and the text also states the time that the profiler
+    adds before and after the kernel. Otherwise the time is estimated, and the text states its
     range."""
     if range_ns is not None:
         low, high = map(duration, range_ns)

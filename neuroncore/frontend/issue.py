@@ -41,8 +41,8 @@ def function(name: str) -> Issues:
 
 
 def _with_scales_first(dma_compute: Issues) -> Issues:
-    """Return a function that calls dma_compute. It also accepts the order of arguments of releases
-    before 0.3, in which `scales` comes before `reduce_op`."""
+    """Return a function that calls dma_compute. The function also accepts the order of arguments of
+    releases before 0.3, in which `scales` comes before `reduce_op`."""
 
     @wraps(dma_compute)
     def in_either_order(*args: Any, **named: Any) -> NkiInstruction:

@@ -380,7 +380,7 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    """Copy the elements that another core wrote from its result, `other`, to `result`. With
+    """Copy the elements that another core wrote from that core's result, `other`, to `result`. With
     Options.precision also copy their float64 values."""
     for mine, theirs, copied in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double

@@ -52,7 +52,7 @@ class Operation:
 
 
 class Simulated(Operation):
-    """An operator that the vendor's simulator has, but no engine. Kernels may use the operator with
+    """An operator of the vendor's simulator that no engine has. Kernels may use the operator with
     Options.simulator_operators."""
 
     @property
@@ -128,7 +128,7 @@ def format_of(dtype: Any, position: int) -> Format:
 
 
 def common(x: Any, y: Any) -> Format:
-    """Return the format of x <op> y: the wider format of two tiles, or the format of the only
+    """Return the format of x <op> y: the wider format if both are tiles, or the format of the only
     tile."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype

@@ -59,7 +59,7 @@ class Inputs:
         keeps: bool,
         before: originals.Originals | None = None,
     ) -> None:
-        """With `keeps`, each array among the arguments is copied before the kernel runs. Arrays in
+        """If `keeps`, each array among the arguments is copied before the kernel runs. Arrays in
         `before` are copied when an instruction first writes to them. `tensor` is the type of the
         kernel's tensors."""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps

@@ -94,8 +94,8 @@ def _text(values: Any, missing: Any, sizes: tuple[int, ...], form: str) -> str:
 
 class Unread:
     """A base class of tensors that refuses conversion to an array, a number or a container of the
-    host. Without it, numpy would make an array that contains the tensor as one object, and `in`
-    would compare objects."""
+    host. Without this class, numpy would make an array that contains the tensor as one object, and
+    `in` would compare objects."""
 
     __slots__ = ()
     as_number: ClassVar[str] = (

@@ -293,8 +293,9 @@ def kinds(spot: Spot) -> Iterator[Report]:
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
-    """Return the constants that may be the value of an expression. A conditional expression may
-    have a value from each branch. A parameter may have its default, or the argument of any call."""
+    """Return the constants that may be the value of an expression. For a conditional expression,
+    these include the values of both branches. For a parameter, they include its default and the
+    argument of any call."""
     value = scope.stands_for(node)
     if isinstance(value, ast.IfExp):
         return [*_constants(scope, value.body), *_constants(scope, value.orelse)]

@@ -47,8 +47,8 @@ def _runtime(scope: Scope, node: ast.expr) -> str:
 
 
 def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a node is a tensor in HBM. Such a tensor may be a condition: kernels test in
-    this way whether an optional argument is given."""
+    """Return whether a node is a tensor in HBM. A condition may consist of such a tensor, because
+    kernels test in this way whether an optional argument was passed."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
 

@@ -84,7 +84,7 @@ class Scopes:
         self._of: dict[ast.AST, Scope] = {}
 
     def use_release(self, release: str) -> None:
-        """Infer the kinds for another release of the API from now on. All known values are
+        """From now on, infer the kinds for another release of the API. All known values are
         forgotten, because a name may mean something else in that release."""
         self.release = release
         for scope in self._of.values():

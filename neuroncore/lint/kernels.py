@@ -196,8 +196,8 @@ class SourceFiles:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """Return the functions that call instructions, except tests. A file without kernels is
-        checked by these functions, because kernels in other files may call them."""
+        """Return the functions that call instructions, except tests. If a file contains no kernels,
+        these functions are checked, because kernels in other files may call them."""
         first = self.modules.first
         helpers = (
             function for function in _functions(first) if not function.name.startswith("test")

@@ -402,8 +402,8 @@ def _file(folder: Path, parts: Sequence[str]) -> Path | None:
 
 
 def of_the_api(dotted: str) -> str | None:
-    """Return the name in today's API for a dotted name, or None if the name is of neither API. The
-    dotted name may be of today's API or the older API."""
+    """Return today's name for a dotted name of either API. For example, a name of the older API is
+    translated. Return None if the name is in neither API."""
     for root in API:
         if dotted == root or dotted.startswith(f"{root}."):
             return "nki" + dotted.removeprefix(root)

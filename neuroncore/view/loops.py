@@ -18,9 +18,8 @@ def ranks(key: Array, box: Array, keys: int) -> Array:
     """Return a rank for each use of a box by an operand. key[k] is the number of the operand of use
     k, below `keys`.
 
-    The rank is one plus the number of different boxes that the operand has used since it last used
-    this box. The rank is 0 if this number is KEPT or more, or if the operand has never used this
-    box."""
+    If the operand has used n different boxes since it last used this box, the rank is n + 1. The
+    rank is 0 if n is KEPT or more, or if the operand has never used this box."""
     kept, rank = np.full((keys, KEPT), -1, np.int32), np.empty(len(key), np.uint8)
     _ranks.over(len(key))(key, box, kept, rank)
     return rank

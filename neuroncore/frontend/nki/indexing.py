@@ -201,9 +201,9 @@ class Indexed(Seen, Unread, Parted):
         return self._integer(index, axis), keep, 1, ()
 
     def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
-        """Return the run-time offset by `index` along an axis. The value of `index` may be from 0
-        to `limit`. Raises DynamicControlError for the partition axis. Raises ViewError if the view
-        already has a run-time offset that can't be combined with the new one."""
+        """Return a run-time offset of `index` elements along an axis. The value of `index` may be
+        from 0 to `limit`. Raises DynamicControlError for the partition axis. Raises ViewError if
+        the view already has a run-time offset that can't be combined with the new one."""
         if self.storage.on_chip and axis == 0:
             raise self._fixed_partition()
         if any(d.vector for d in self.dynamic) or (isinstance(index, Tile) and self.dynamic):

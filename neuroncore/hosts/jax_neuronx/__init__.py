@@ -18,8 +18,8 @@ def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (
     results.
 
     `out_shape` is a jax.ShapeDtypeStruct, or a tuple with one for each result. Programs pass other
-    parameters by functools.partial(kernel, scale=2.0). SDKs up to 2.22 had this function (source:
-    tutorials of SDK 2.20)."""
+    parameters by functools.partial(kernel, scale=2.0). The function was a part of SDKs up to 2.22
+    (source: tutorials of SDK 2.20)."""
     jax = devices.framework("jax", "nki_call")
     several = isinstance(out_shape, tuple | list)
     shapes = tuple(out_shape) if several else (out_shape,)

@@ -25,9 +25,9 @@ Part = Callable[[Tensor, Box], Tensor]  # from (result, box of an operand) to a 
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the boxes that a mask chooses in a tile of shape `space`. Without a mask, return [()].
-    Return [] if the mask chooses nothing. A `mask` that is a list of boxes is returned
-    unchanged."""
+    """Return the boxes that a mask chooses in a tile of shape `space`. Without a mask, return [()],
+    the whole tile. Return [] if the mask chooses nothing. A `mask` that is a list of boxes is
+    returned unchanged."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -78,9 +78,9 @@ def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
     """Return the part of an argument for an instruction that works only on `box` of a tile of shape
     `space`.
 
-    A tile is cut along each axis that has the same size in `space`, or only along partitions if
-    `free` is False. A list is replaced by the list of the parts. Other arguments are returned
-    unchanged."""
+    A tile is cut along each axis whose size equals the size in `space`. If `free` is False, the
+    tile is cut only along partitions. A list is replaced by the list of the parts. Other arguments
+    are returned unchanged."""
     if box and isinstance(value, list):
         return [follow(item, box, space, free) for item in value]
     if not box or not isinstance(value, Tensor):

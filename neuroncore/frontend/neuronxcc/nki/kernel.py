@@ -180,7 +180,8 @@ def _nested(kernel: Kernel) -> SignatureError:
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `function`, and copies results on the chip to HBM. Published
-    kernels return such tiles in mode="simulation", where any memory can be read afterwards."""
+    kernels return tiles on the chip in mode="simulation", where any memory can be read
+    afterwards."""
 
     @functools.wraps(function)
     def simulated(*args: Any, **kwargs: Any) -> Any:

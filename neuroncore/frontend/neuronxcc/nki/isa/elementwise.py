@@ -185,7 +185,7 @@ def tensor_copy_predicated(
 def _repeated_predicate(x: Tensor, shape: Dims) -> Tensor:
     """Return a predicate for each element of a tile of shape `shape`.
 
-    The predicate x may lack the last axes, or have size 1 along some axes. It is repeated along
+    The predicate x may lack the last axes, or have size 1 along some axes. Then x is repeated along
     these axes, because published kernels pass such predicates (nki-samples,
     flash_paged_attn_varlen). If x doesn't fit, return x unchanged."""
     if x.size == prod(shape):

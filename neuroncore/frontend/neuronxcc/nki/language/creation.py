@@ -233,8 +233,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
-    """Return a DMA's mode for accesses out of bounds. It is the value of the first passed keyword
-    among `names`, or oob_mode.error if none was passed."""
+    """Return a DMA's mode for accesses out of bounds: the value of the first keyword among `names`
+    that was passed, or oob_mode.error if none was passed."""
     modes = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, modes[0]) if modes else isa.oob_mode.error
 

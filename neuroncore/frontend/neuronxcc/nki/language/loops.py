@@ -101,8 +101,8 @@ def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     """Return the tile of format `form` in which a loop_reduce over `loops` accumulates if its
-    result isn't assigned. The tile belongs to one call of loop_reduce in the source. In each
-    iteration of the loops around the call that are not in `loops`, the call gets another tile."""
+    result isn't assigned. Each call of loop_reduce in the source has a tile. Loops around the call
+    that are not in `loops` start a new tile in each iteration."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
