@@ -32,10 +32,10 @@ class PathStep:
 class PathPart:
     """A statement's share of the path.
 
-    `count`: how many of its instructions ran.
-    `steps`: how many events of the path belong to it.
-    `ns`: its time on the path.
-    `with_what`: the parts of this time by the engine or queue that worked; "latency" for the
+    `count`: the number of executed instructions of the statement.
+    `steps`: how many events of the path belong to the statement.
+    `ns`: the time of these events on the path.
+    `with_what`: the parts of `ns` by the engine or queue that worked; "latency" for the
         rest."""
 
     statement: int

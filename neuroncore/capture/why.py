@@ -90,7 +90,7 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
 
 
 def unknown_opcodes(capture: Capture) -> dict[str, int]:
-    """Return the number of instructions with each opcode of an estimated program that is unknown.
+    """Return the unknown opcodes of an estimated program, each with its number of instructions.
 
     An estimate lacks the times of these instructions. For a measured run, whose times are known,
     the result is empty."""

@@ -273,8 +273,8 @@ def _set_order(
 
 
 def _check_ranks(core: Core, where: instances.Instance | None) -> None:
-    """Report a number of ranks that the runtime may not accept. It accepts documented numbers, and
-    all ranks of an instance."""
+    """Report a launch if the runtime may refuse its number of ranks. The runtime accepts documented
+    numbers, and all ranks of an instance."""
     world, limits = core.world, runtime.world_limits()
     whole = where is not None and world.ranks == where.ranks(world.cores)
     if not limits.allow(world.ranks) and not whole:
@@ -398,7 +398,8 @@ def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the results of a kernel as values of jax's graph. The kernel is launched whenever the
-    graph runs. The shapes of the results come from a launch on zeros, which is not reported."""
+    graph runs. To find the shapes of the results, the kernel is first launched on zeros; this
+    launch is not reported."""
     jax: Any = sys.modules["jax"]
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if _is_tracer(leaf)]

@@ -3,8 +3,8 @@ the number of a rank.
 
 Two functions return a register; the other functions return None. `srcs` are the tensors that a rank
 sends, and `dsts` the tensors that receive data. The device's compiler refuses two kinds of tensors
-in HBM (nki-library's comments). In neuroncore an argument or a result of the kernel raises an
-error, and a tensor in shared HBM without a name is reported."""
+in HBM (nki-library's comments): arguments and results of the kernel, and tensors in shared HBM
+without a name. neuroncore raises an error for the first kind, and reports the second kind."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
 class TorchNeuronNKIKernel:
     """A kernel and the grid of its launches, as in torch's native backend.
 
-    If `kernel_return` is False, the kernel writes its results to arguments, and a call returns None
-    (source: open-lm-engine's kernels of swiglu). The tensors in `return_tensor_overrides` are these
-    arguments."""
+    If `kernel_return` is False, the kernel writes its results to the arguments in
+    `return_tensor_overrides`, and a call returns None (source: open-lm-engine's kernels of
+    swiglu)."""
 
     def __init__(
         self,

@@ -201,8 +201,8 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a tile, or a part of a tile. The key has an int for each block axis, followed by
-        the keys within the tile. With fewer ints, return the tensor with the remaining block
+        """Return a tile, or a part of a tile. The key contains an int for each block axis, followed
+        by the keys within the tile. With fewer ints, return the tensor with the remaining block
         axes."""
         keys = key if isinstance(key, tuple) else (key,)
         missing = self._axis - len(self._at)

@@ -277,8 +277,8 @@ class Latency:
         self.microseconds, self.kernel_microseconds = microseconds, kernel_microseconds
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Return the estimate in microseconds. It is the same for all PERCENTILES, because an
-        estimate does not vary. Raises SignatureError for another percentile."""
+        """Return the estimate in microseconds. The estimate is the same for all PERCENTILES,
+        because it does not vary. Raises SignatureError for another percentile."""
         if percentile not in PERCENTILES:
             raise SignatureError(
                 f"there is no percentile {percentile}", expected=", ".join(map(str, PERCENTILES))

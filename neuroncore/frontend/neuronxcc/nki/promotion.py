@@ -1,5 +1,5 @@
 """The format of a result of two operands whose formats differ. The documentation of SDK 2.20 to
-2.26 has the rules and their examples ("NKI Type Promotion")."""
+2.26 contains the rules and examples ("NKI Type Promotion")."""
 
 from __future__ import annotations
 

@@ -180,8 +180,8 @@ def tile(value: Any, name: str = "data") -> Tensor:
 
 
 def fill(tile: Tile) -> None:
-    """Write the initial number of a tensor (0 for nl.zeros) to all elements that were not written.
-    The tensor is about to be read. The usual instruction is memset."""
+    """Write the initial number of a tensor (0 for nl.zeros) to all elements that were not written,
+    before the tensor is read. The usual instruction is memset."""
     if tile.storage.gaps is None:
         return
     state = running()

@@ -371,8 +371,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
 
 
 def _in_helper(kernels: Collection[CodeType | None]) -> bool:
-    """Return whether another function of the user called the user's running function. Return False
-    if the code of the running function is among `kernels`."""
+    """Return whether the running function of the user was called by another function of the user.
+    Return False if the code of the running function is among `kernels`."""
     frame = source.user_frame()
     while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
         frame = frame.f_back

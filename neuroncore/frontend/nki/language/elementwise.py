@@ -80,8 +80,8 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Return whether x is a tile with one element per partition, and `other` a tile with several.
-    Both tiles have the same number of partitions."""
+    """Return whether x is a tile with one element per partition, and `other` is a tile with several
+    elements per partition. Both tiles have the same number of partitions."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1

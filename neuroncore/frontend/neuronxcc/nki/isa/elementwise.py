@@ -107,8 +107,8 @@ def tensor_reduce(
     """Return the reduction of a tile along free axes. A mask is over the axes of `data`.
 
     According to the pages, the reduced axes must be the last axes. But kernels reduce other axes
-    too (nki-samples, average_pool2d). Then the access pattern has the reduced axes last, so that
-    the elements to combine stream one after another."""
+    too (nki-samples, average_pool2d). For these kernels, the access pattern of the instruction puts
+    the reduced axes last, so that the elements to combine stream one after another."""
     begin(kwargs)
     x = tile(data)
     axes = _folded(x, axis)
