@@ -262,11 +262,11 @@ def our_function(name: str) -> tuple[str, bool]:
 
 
 def unpublished(words: Array) -> Array:
-    """Return a flag for each instruction: whether a byte of it differs from all published programs.
+    """Return a flag for each instruction: True if it contains a byte that no published program
+    contains at the same position.
 
-    A byte is compared with the bytes at the same position in published instructions with this
-    opcode. If the layout decodes a byte, the byte is checked only if the table `published` of
-    `isa/encoding.toml` lists its values.
+    The published instructions with the same opcode are compared. If the layout decodes a byte, the
+    byte is checked only if the table `published` of `isa/encoding.toml` lists its values.
 
     `words`: bytes of instructions with the same known opcode, shape [instructions, 64]."""
     tables = _tables()

@@ -414,8 +414,8 @@ def _first(entry: Message, number: int) -> int:
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
     """Return the statements of a core by number.
 
-    They are read from the files of statements whose names contain the core's name (`graph`). If
-    there are no such files, all files of statements are read."""
+    The statements are read from files whose names contain the core's name (`graph`). If there are
+    no such files, all files of statements are read."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
     chosen = [name for name in named if graph in name] or named
     statements = {}

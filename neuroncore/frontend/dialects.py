@@ -96,9 +96,9 @@ def _only(homes: Iterable[str]) -> Dialect | None:
 def takes_self(function: Callable[..., Any]) -> bool:
     """Return whether the first parameter of a function is `self` or `cls`.
 
-    A kernel in a class without this parameter is called without the object: `self.kernel(x)` passes
-    only x. The reason is that the vendor's decorator turns the kernel into an object, which Python
-    does not bind as a method (corelab-src/nki-llama)."""
+    A kernel that a class defines without this parameter is called without the object:
+    `self.kernel(x)` passes only x. The reason is that the vendor's decorator turns the kernel into
+    an object, which Python does not bind as a method (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
 
 

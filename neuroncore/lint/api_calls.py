@@ -163,8 +163,8 @@ LIKE = 0.8  # the least similarity (equal names have 1): about one letter may di
 
 @cache
 def _meant(name: str) -> str:
-    """Return the name in the same module of the API that is most similar to `name`, without the
-    module. Return "" if no name is similar."""
+    """Return the most similar name to `name` in the same module of the API. The result does not
+    include the name of the module. Return "" if no name is similar."""
     module, _, last = name.rpartition(".")
     known = (form_name.rpartition(".") for form_name in forms())
     names = [name_there for home, _, name_there in known if home == module]

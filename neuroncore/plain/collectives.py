@@ -84,8 +84,8 @@ def sources(parts: Parts) -> list[list[Array]]:
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """Write sent[k][n] to the dsts[k] of the next rank after rank n of the group. The ranks are in
-    the order of channel k's ring."""
+    """For each channel k, write sent[k][n] to dsts[k] of the rank that follows the group's n-th
+    rank in the channel's ring."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)

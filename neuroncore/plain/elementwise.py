@@ -127,7 +127,7 @@ def column(operand: Any) -> Any:
 
 def chain(i: Any, data: Operand, *steps: tuple[Any, Any, bool]) -> Array:
     """Return ((data <op> operand) <op> operand), [P, F], rounded to float32 after each step. A step
-    is (op, operand, reverse). Operators on bit patterns have the width of data's format."""
+    is (op, operand, reverse). Operators on bit patterns use the width of data's format."""
     bitwise = steps[0][0] in BITS
     value = data.bits() if bitwise else data.rows()
     for op, operand, reverse in steps:

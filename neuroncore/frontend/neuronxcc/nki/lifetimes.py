@@ -213,8 +213,10 @@ class Numbering(NamedTuple):
 
     def of(self, axes: int) -> tuple[int, ...]:
         """Return the axes, among the first `axes`, that loop variables index. Return () if a
-        subscript may have fewer than `axes` keys. After an iteration of the innermost of these
-        variables' loops, no line can name the iteration's tiles."""
+        subscript may have fewer than `axes` keys.
+
+        Take the innermost of the loops with these variables. After an iteration of this loop, no
+        line can name the tiles of the iteration."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 

@@ -187,8 +187,8 @@ class Running:
 
 
 class _Accumulating:
-    """A context manager in which writes add to the contents. It takes half the time of a
-    `contextmanager`, and each matrix product enters one."""
+    """A context manager in which writes add to the contents. Each matrix product enters one.
+    Entering takes half the time of entering a `contextmanager`."""
 
     __slots__ = ("_before", "_really", "_state")
 
@@ -330,7 +330,7 @@ def sources_of(dst: Tile | None, arguments: Mapping[str, Any]) -> Sources:
 
 def _same(a: Place, b: Place) -> bool:
     """Return whether two places in a storage have the same elements. A place is a pair (offset,
-    geometry). A geometry has the shape, the strides and the format."""
+    geometry). A geometry consists of the shape, the strides and the format."""
     if a[0] != b[0]:
         return False
     if a[1] is b[1]:

@@ -42,7 +42,7 @@ class Tensor(Seen, Unread, Parted):
 
     `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
     spans. A mask may cut the tile so that no span remains. If `tile[mask]` made the tile, `cut` is
-    the shape of `tile`, and the box of the elements that remain."""
+    a pair: the shape of `tile`, and the box of the elements that remain."""
 
     __slots__ = ("_allocate", "_spans", "cut")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py

@@ -475,7 +475,8 @@ def gather_flattened(
     """Return data[p, indices[p, f]] for each p and f. The free axes of `data` count as one axis.
 
     Issues nc_n_gather. tensor_copy copies tiles from PSUM, and converts indices of integer formats
-    other than uint32. It also converts the result if `dtype` differs from the format of `data`."""
+    other than uint32. tensor_copy also converts the result if `dtype` differs from the format of
+    `data`."""
     if axis != 0:
         raise NotEmulated(f"gather_flattened has no published meaning for axis {axis}, only for 0")
     out = ndarray(indices.shape, data.dtype)
