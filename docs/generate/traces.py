@@ -34,8 +34,8 @@ do not include loads of activation tables and instructions that only wait.
 
 The clock of the Tensor engine can change from one window of time to the next
 ([estimates.md](estimates.md), *Clock*). The rule of the model for this clock needs the products of
-the trace and the beginning of one window. From these it predicts the measured clock in
-{right} of {windows} windows.
+the trace and the beginning of one window. From these two inputs, the rule predicts the measured
+clock in {right} of {windows} windows.
 
 In the table of all traces, the name of a trace begins with the account of its repository;
 `bench/traces.csv` contains the full names of the repositories. The columns "own instructions" and
