@@ -196,7 +196,7 @@ class Run:
         arrays that it changes.
 
         `inputs` are all array arguments of the launch, in order or as a dict by name. For several
-        ranks, there is a list or a dict for each rank. Raises the errors of
+        ranks, `inputs` contains a list or a dict for each rank. Raises the errors of
         `neuroncore.replay.cursor.Replay`."""
         return self.steps(*inputs, snapshots=0).results()
 

@@ -101,8 +101,8 @@ class SourceFiles:
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
-        """Return the API's name of a decorator, with or without arguments, that makes a function a
-        kernel. Return None for other decorators."""
+        """Return the API's name of a decorator that makes a function a kernel. The decorator may
+        have arguments. Return None for other decorators."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = self.api_name(module, called)
         if name is None and isinstance(decorator, ast.Call) and decorator.args:

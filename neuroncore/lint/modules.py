@@ -128,8 +128,9 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """The names that imports anywhere in the file bind. A value is a pair: the number of dots
-        in a relative import (0 for an absolute import), and the dotted name that is imported."""
+        """The names that imports anywhere in the file bind. Each name is mapped to a pair: the
+        number of dots in a relative import (0 for an absolute import), and the dotted name that is
+        imported."""
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
@@ -356,10 +357,10 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """Find the file that a dotted name means in an import, or None. A file that is not read
-        counts as not found. `level` is the number of dots in a relative import, which names one
-        folder. For an absolute import (0), search the folder of the importing file, the folders
-        above, and Python's search path."""
+        """Return the file that a dotted name means in an import, or None if it is not found. A file
+        that is not read counts as not found. `level` is the number of dots in a relative import,
+        which names one folder. For an absolute import (0), search the folder of the importing file,
+        the folders above, and Python's search path."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)

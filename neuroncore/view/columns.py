@@ -317,8 +317,8 @@ def _back(numbers: Array) -> Array:
 
 
 def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
-    """Return the first byte of each area within a partition. It is a possible address for tensors
-    on the chip that have no address, and 0 for all other areas."""
+    """Return the first byte of each area within a partition. For tensors on the chip that have no
+    address, this byte is a possible address. For all other areas the result is 0."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)

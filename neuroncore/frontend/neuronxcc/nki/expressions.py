@@ -360,9 +360,9 @@ class Mask:
 
     def __bool__(self) -> bool:
         """Return the mask's value if it is the same for all elements. Otherwise raise
-        DynamicControlError, unless the mask is an operand of `and`, by which older kernels join
-        masks too. Then the mask gets the comparisons of all operands. The result is False, so that
-        Python takes this mask as the value of the `and`."""
+        DynamicControlError. Masks that are joined by `and` are an exception, because older kernels
+        join masks in this way. Then this mask gets the comparisons of all operands. The result is
+        False, so that Python takes this mask as the value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True

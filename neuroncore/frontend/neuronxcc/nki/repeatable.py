@@ -60,9 +60,10 @@ def values_read(frame: FrameType) -> list[Any]:
 
 
 def _lasts(value: Any) -> bool:
-    """Return whether a Python value can't change, so that repeated iterations can rely on it. Such
-    values are numbers, strings, types, formats, index expressions, tensors (apart from their
-    contents), modules of neuroncore and numpy, pure functions, and tuples of these."""
+    """Return whether a Python value can't change, so that repeated iterations can rely on it. The
+    values that can't change are numbers, strings, types, formats, index expressions, tensors (apart
+    from their contents), modules of neuroncore and numpy, pure functions, and tuples of such
+    values."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
     if isinstance(value, ModuleType):

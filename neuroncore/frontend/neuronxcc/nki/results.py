@@ -450,8 +450,8 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 def _set(slot: Tensor, value: Any) -> None:
     """Fill a slot with a number, by memset. If no engine can start at the slot's first partition in
-    SBUF, a DMA copies a constant. In HBM a DMA copies a filled tile, because published kernels such
-    as nki-llama-nyu assign numbers to tensors there."""
+    SBUF, a DMA copies a constant instead. For a slot in HBM, a DMA copies a filled tile. Published
+    kernels such as nki-llama-nyu assign numbers to tensors in HBM."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})

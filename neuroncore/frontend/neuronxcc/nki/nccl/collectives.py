@@ -1,5 +1,5 @@
-"""neuronxcc.nki.nccl.collectives: functions that permute data around rings of ranks, and that
-return the rank whose data arrives in a step."""
+"""neuronxcc.nki.nccl.collectives: a function that permutes data around rings of ranks, and a
+function that returns the rank whose data arrives in a step."""
 
 from __future__ import annotations
 
