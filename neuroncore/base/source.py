@@ -276,7 +276,7 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
     """Return the innermost frame of the user's code that an error passed through, and the byte
-    offset of its instruction, or (None, 0)."""
+    offset of its instruction. Return (None, 0) if there is no such frame."""
     frames = _through(trace)
     return frames[0] if frames else (None, 0)
 

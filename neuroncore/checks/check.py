@@ -116,8 +116,8 @@ def check(
 
     `kernel`: the kernel to run if the file has a function `inputs`. Without `kernel`, the file runs
         if it has an `if __name__ == "__main__"`.
-    `words`: arguments for `neuroncore run`, with which the file or kernel runs without these
-        conditions
+    `words`: arguments for `neuroncore run`. With `words`, the file or kernel runs even if it has no
+        function `inputs` and no such `if`.
     `static`: if True, nothing is executed
     `orders`: each launch is replayed in up to this many other orders of instructions that the
         device may choose

@@ -71,8 +71,8 @@ def run(
     `words`.
 
     An error that refuses the kernel becomes a finding. If the process ends without a result, there
-    is no finding, but `FileRun.unfinished` has the reason. Raise UsageError if the command reports
-    wrong usage."""
+    is no finding, but `FileRun.unfinished` states the reason. Raise UsageError if the command
+    reports wrong usage."""
     what_runs = f"{file}::{kernel}" if kernel else str(file)
     arguments = ["run", "--json", what_runs, *(["--target", target] if target else []), *words]
     if limits.here:

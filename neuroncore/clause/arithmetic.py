@@ -246,9 +246,9 @@ def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] |
     """Return a function that returns the memory of tiles like `dst`, or None. `function` can write
     its results there directly, even if it reads the same memory.
 
-    `function` must be a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
-    `dst` must be float32 or float64. For a comparison, which writes 0 or 1, it can also be an
-    integer format of one byte."""
+    `function` must be a function of numpy, because numpy's functions behave as if arrays did not
+    overlap (numpy.ufunc). `dst` must be float32 or float64. For a comparison, which writes 0 or 1,
+    it can also be an integer format of one byte."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:

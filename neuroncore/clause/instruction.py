@@ -2,16 +2,16 @@
 
 A clause is a function that defines an instruction. Its annotations state which values each operand
 may have. Its decorator adds shapes, as letters of the equation (`neuroncore.clause.letters`), rules
-that letters can't express, engines and the cost. Its docstring is the equation, and its body the
-meaning.
+that letters can't express, engines and the cost. Its docstring is the equation. Its body states
+what the instruction computes.
 
 A `Call` is one use of a clause with everything known but the data. Legality, engine, cost and the
 function to run depend on nothing else, so each is determined once per distinct Call.
 
 A clause that returns a `Run` is staged. Its body gets the tiles of the first use of a Call and
 makes the decisions that hold for every use. The Run takes the varying arguments of a use, in the
-order of `Instruction.varying`. Later uses have other cores and tiles, so a Run must keep
-neither."""
+order of `Instruction.varying`. Later uses have other cores and tiles, so a Run must not keep a core
+or a tile."""
 
 from __future__ import annotations
 
@@ -327,8 +327,8 @@ class Call:
 
     @property
     def participation(self) -> Participation:
-        """How the cores of a rank take part in the collective. Both fields are False for other
-        calls."""
+        """How the cores of a rank take part in the collective. Both fields are False for calls that
+        are not collectives."""
         if self.instruction.meets is None or not self.instruction.lists:
             return Participation(False, False)
         return participation(self.view(name) for name in {*self.reads, *self.writes})

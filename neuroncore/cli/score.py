@@ -58,7 +58,8 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"
 class TableScore:
     """The comparison of a table with estimates.
 
-    `asserted`: the rows of the source ASSERTED, whose latencies are constants in its tests.
+    `asserted`: the rows of the source ASSERTED. Their latencies are constants in the tests of this
+        source.
     `points`: all other rows.
     `missing`: the id, the kernel and the reason for each row without an estimate."""
 

@@ -144,11 +144,11 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
-    """Return the number of the last element that goes to each of `size` positions, for each row.
-    The number is -1 if no element goes there.
+    """Return, for each row, the numbers of the last elements that go to positions 0 to `size` - 1.
+    A number is -1 if no element goes to the position.
 
-    `chosen`: the position of each element, shape [rows, n]. `numbers`: the number of each element;
-        -1 if the element is left out."""
+    `chosen`: the position of each element, shape [rows, n]
+    `numbers`: the number of each element; -1 if the element is left out"""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))

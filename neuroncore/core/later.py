@@ -140,7 +140,7 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Defer the product of two packed operands, and return True; `count` threads compute it.
+    """Defer the product of two packed operands, which `count` threads compute, and return True.
 
     The product is added to `dst` if `accumulate` is true; otherwise it overwrites `dst`. Return
     False, and do nothing, if the operands are not packed or no thread can be started. Do the same

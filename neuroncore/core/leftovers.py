@@ -224,8 +224,9 @@ class Leftovers(Generic[T]):
             self._mark(arguments[name], mask, adds or partial or name in call.reads, findings)
 
     def _mark(self, tile: Tile, mask: Array | None, keeps: bool, findings: dict[T, None]) -> None:
-        """Mark the elements of a result that depend on leftovers: those that `mask` flags. `keeps`
-        is true if the result keeps a part of its earlier contents; then earlier marks stay too."""
+        """Mark the elements of a result that depend on leftovers; `mask` flags these elements.
+        `keeps` is true if the result keeps a part of its earlier contents; then earlier marks stay
+        too."""
         tainted = self._tainted.get(tile.storage)
         if mask is None:
             if tainted is not None and not keeps:

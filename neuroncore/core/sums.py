@@ -265,8 +265,8 @@ def _is_direct(dst: Tile) -> bool:
 def hinted(run: Run, stationary: Tile, of_stationary: bool, of_moving: bool) -> Run:
     """Return a Run that executes `run`, and reports a wrong hint about a float32 operand.
 
-    The flags `of_stationary` and `of_moving` state that an operand has only zeros and ones. With a
-    flag the device needs fewer passes (ISA), but the emulator's sums don't change."""
+    The flags `of_stationary` and `of_moving` state that an operand contains only zeros and ones.
+    With a flag the device needs fewer passes (ISA), but the emulator's sums don't change."""
     flags = {"stationary": of_stationary, "moving": of_moving}
     names = [name for name, flag in flags.items() if flag and stationary.dtype is float32]
     if not names:

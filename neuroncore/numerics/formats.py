@@ -37,7 +37,7 @@ class Format(str):
 
     `exponent`, `mantissa` and `bias` describe floats: a sign, `exponent` bits and `mantissa` bits,
     with the value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the largest exponent is for
-    infinities and NaN (IEEE style). It is False if the largest exponent has numbers too, and only a
+    infinities and NaN (IEEE style). It is False if numbers use the largest exponent too, and only a
     mantissa of all ones is NaN ("fn"). `nan` is True if the format has NaN, and `any_bias` if its
     bias can be set. A "scale" has only an exponent. A "packed" format consists of four codes of
     `element`, the first in the lowest bits.

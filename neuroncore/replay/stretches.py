@@ -369,8 +369,8 @@ class StretchesOnCore:
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:
-    """Return whether rows with the Call of `plan` may have a template. They have none if its Run
-    had no steps for an earlier row."""
+    """Return whether rows with the Call of `plan` may have a template. The rows have no template if
+    the Run of the Call had no steps for an earlier row."""
     call = plan.call
     simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
     return simple and len(call.writes) == 1 and call.results.get(__name__, True)

@@ -31,8 +31,10 @@ InputArrays = Mapping[str, Any] | Sequence[Any] | None
 def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
     """Return the inputs in their formats in memory, by the numbers of their storages.
 
-    `arrays` are arrays by name, in order, or for each of several ranks; None means the inputs in
-    the record. Raise UsageError if names, shapes or formats differ from the inputs of the run."""
+    `arrays`: arrays by name, in the order of the inputs, or separately for each rank; None means
+        the inputs in the record
+
+    Raise UsageError if names, shapes or formats differ from the inputs of the run."""
     named = _named(setting, arrays)
     return {item.storage: _stored(item, named[item.name], memory) for item in setting.inputs}
 

@@ -176,8 +176,8 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
     """Return the additional waits of merged instructions as two arrays: each instruction that
     waits, and the instruction that it waits for.
 
-    `heads`: heads[i] is the instruction (the head) with which i is merged; -1 for none `first`,
-        `needs`: instruction i already waits for needs[first[i]:first[i + 1]]
+    `heads`: heads[i] is the instruction (the head) with which i is merged; -1 for none
+    `first`, `needs`: instruction i already waits for needs[first[i]:first[i + 1]]
 
     The head does the work of all instructions that are merged with it. So the head waits for the
     inputs of the others, and the others wait for the head."""

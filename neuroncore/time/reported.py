@@ -79,7 +79,8 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
 
 
 def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
-    """Return pairs of a copy out of PSUM, and the instruction before it on its engine.
+    """Return pairs of instructions: a copy out of PSUM, and the previous instruction on the same
+    engine.
 
     `queue`: queue[i] is the queue of instruction i
     `issued`: issued[i] is True if the compiler keeps instruction i"""

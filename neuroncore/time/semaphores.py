@@ -49,8 +49,8 @@ def complete_last_store(
     waited for all of `stores` (`final_stores`). The engine waits for one store after the other. No
     instruction waits for these stores, so nothing else is delayed.
 
-    `wait_ns`: the nanoseconds of each wait `begin`, `busy`, `end`: the nanoseconds of each
-        instruction"""
+    `wait_ns`: the nanoseconds of each wait
+    `begin`, `busy`, `end`: the nanoseconds of each instruction"""
     if not wait_ns:
         return
     stores = stores[np.argsort(begin[stores], kind="stable")]

@@ -315,8 +315,8 @@ def _copy(tile: Tile) -> Tile:
 
 
 def _in_float64(tile: Tile) -> Float64Tile:
-    """Return a float64 copy of a tile of floats, or for any other tile a Float64Tile on its
-    storage."""
+    """Return a float64 copy of a tile of floats. For any other tile, return a Float64Tile on the
+    tile's storage."""
     return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 

@@ -221,7 +221,7 @@ def _chain(
 def _linked(
     builder: Any, weights: list[Any], moving: list[list[Any]], sums: list[Any]
 ) -> list[Any]:
-    """Return one row of `sums` after the next link of each sum's chain."""
+    """Return one row of `sums`, after the next link was added to the chain of each sum."""
     if len(weights) == 1:
         return [_fused(builder, weights[0], m, t) for m, t in zip(moving[0], sums, strict=True)]
     columns = zip(*moving, strict=True)

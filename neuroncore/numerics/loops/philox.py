@@ -97,10 +97,10 @@ def draw(states: Array, out: Array) -> None:
 
 @generated
 def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, key: Any) -> Any:
-    """Set out[i : i + BLOCK_WORDS] to the words of BLOCK_STEP blocks, beginning with block `low`.
+    """Set out[i : i + BLOCK_WORDS] to the words of BLOCK_STEP blocks.
 
-    A counter has 128 bits: `low` and `middle` are 32 bits each, and `high` is the other 64.
-    """
+    The first block has a counter of 128 bits: `low` and `middle` are 32 bits each, and `high` is
+    the upper 64 bits."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         low, middle, high, key = (splat(builder, v, BLOCK_STEP) for v in values[2:])

@@ -17,9 +17,10 @@ Array = npt.NDArray[Any]
 @compiled
 def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) -> Array:
     """Return, for each loop, whether it may run segment by segment: segment 0 of all iterations,
-    then segment 1 of all, and so on. If an iteration uses bytes that another iteration writes, the
-    two instructions must be in the same segment, because a segment keeps the order of its
-    iterations.
+    then segment 1 of all, and so on.
+
+    If an iteration uses bytes that another iteration writes, the user and the writer must be in the
+    same segment, because a segment keeps the order of its iterations.
 
     `rows`: rows[n] are the rows of loop n, iteration by iteration. A row is an instruction.
     `segment`: segment[j] is the segment of row j of an iteration; -1 for a row that is merged over
