@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import linecache
 import os.path
+import re
 import sys
 import tokenize
 from collections.abc import Callable, Hashable, Iterator
@@ -321,16 +322,18 @@ def source_text(path: Path, errors: str = "strict") -> str:
     """Return the text of a Python file. The encoding is declared by a comment in the first two
     lines; otherwise it is UTF-8. A byte order mark is removed. `errors` is the argument of
     bytes.decode. Raise OSError if the file can't be read. With "strict", raise UnicodeDecodeError
-    or SyntaxError if the file can't be decoded."""
-    content = io.BytesIO(path.read_bytes())
+    or SyntaxError if the file can't be decoded. Otherwise read such a file as UTF-8."""
+    content = path.read_bytes()
     try:
-        encoding, _ = tokenize.detect_encoding(content.readline)
-    except SyntaxError:  # an unknown encoding, or other bytes than UTF-8
-        if errors == "strict":
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        return io.TextIOWrapper(io.BytesIO(content), encoding, errors).read()
+    # an unknown encoding, an encoding of other things than text (hex), or bytes that are not in it
+    except (SyntaxError, LookupError, UnicodeError) as error:
+        if errors != "strict":
+            return io.TextIOWrapper(io.BytesIO(content), "utf-8", errors).read()
+        if isinstance(error, SyntaxError | UnicodeDecodeError):
             raise
-        encoding = "utf-8"
-    content.seek(0)
-    return io.TextIOWrapper(content, encoding, errors).read()
+        raise SyntaxError(str(error)) from None
 
 
 def encoding_error(content: bytes) -> tuple[int, str] | None:
@@ -342,7 +345,8 @@ def encoding_error(content: bytes) -> tuple[int, str] | None:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        if any(map(_declares_encoding, content.splitlines()[:2])):
+        first, second, *_ = (*content.splitlines(), b"", b"")
+        if _declares_encoding(first) or (BLANK.match(first) and _declares_encoding(second)):
             return None
         line = content.count(b"\n", 0, error.start) + 1
         return line, (
@@ -350,6 +354,10 @@ def encoding_error(content: bytes) -> tuple[int, str] | None:
             "declared; see https://peps.python.org/pep-0263/"
         )
     return None
+
+
+# a line before which or in which Python looks for the encoding: empty, or only a comment
+BLANK = re.compile(rb"[ \t\f]*(#|$)")
 
 
 def _declares_encoding(line: bytes) -> bool:

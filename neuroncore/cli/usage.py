@@ -126,7 +126,7 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
     elif arguments.ranks == 0:
         raise UsageError("--ranks must be at least 1")
     else:
-        worlds.check_size(arguments.ranks)
+        worlds.check_size(arguments.ranks, arguments.lnc or 1)
     if arguments.instance is not None and arguments.target is None:
         arguments.target = instances.find(arguments.instance).chip.machine
 

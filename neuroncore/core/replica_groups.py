@@ -12,7 +12,7 @@ from neuroncore.core.core import Core
 from neuroncore.machine.instance import Instance, of_machine
 from neuroncore.machine.instance import find as find_instance
 from neuroncore.machine.runtime import world_limits
-from neuroncore.machine.world import World, listed
+from neuroncore.machine.world import MOST_CORES, World, listed
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -70,12 +70,16 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
 
 
 def _with_ranks(core: Core, beyond: Sequence[int]) -> str:
-    """Return the hint for ranks that the launch doesn't have (`beyond`)."""
-    count, needed = core.world.ranks, max(beyond) + 1
+    """Return the hint for ranks that the launch doesn't have (`beyond`). The hint proposes a number
+    of ranks that the runtime accepts, if neuroncore can run it."""
+    last, least = core.world.ranks - 1, max(beyond) + 1
+    allowed = filter(world_limits().allow, range(least, MOST_CORES // core.world.cores + 1))
+    needed = next(allowed, None)
+    present = f"use only ranks 0 to {last}, which the launch has" if last else "use only rank 0"
+    if needed is None:
+        return present
     more = f"neuroncore run --ranks {needed}, or per_rank= with the arguments of {needed} ranks"
-    if count == 1:
-        return f"to run more ranks, use {more}"
-    return f"use only ranks 0 to {count - 1}, which the launch has, or launch more ranks: {more}"
+    return f"{present}, or launch more ranks: {more}" if last else f"to run more ranks, use {more}"
 
 
 def _join(core: Core, group: tuple[int, ...]) -> None:

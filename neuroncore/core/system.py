@@ -164,7 +164,9 @@ class System:
             body = (self._body, number, core, program, results)
             threads.append(threading.Thread(target=context.run, args=body, daemon=True))
         started = self._start(threads)
-        self._let_run(self._line[0])
+        first = next((number for number in self._line if number not in self._ended), None)
+        if first is not None:
+            self._let_run(first)
         try:
             for thread in threads[:started]:
                 thread.join()
@@ -260,7 +262,8 @@ class System:
         """Return a text for the line of the kernel that the running program has reached. `thread`
         is its thread."""
         frame = source.user_above(sys._current_frames().get(thread.ident or 0))
-        where = "" if frame is None else f"at {source.place(frame.f_code, frame.f_lasti)}, "
+        users = frame is not None and source.is_users(frame)  # else the thread waits for its turn
+        where = f"at {source.place(frame.f_code, frame.f_lasti)}, " if frame and users else ""
         ranks = "" if self.world.ranks == 1 else f" of {self.world.ranks} ranks"
         return f"the kernel was {where}on {self.world.named(self._running)}{ranks}"
 

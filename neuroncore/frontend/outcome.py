@@ -260,10 +260,11 @@ def check(function: Callable[..., Any], result: Any, cores: Sequence[Core], inpu
         )
     written = [s for s in cores[0].hbm.tensors.values() if s.version]
     if written and not inputs.outputs(result):
+        where = "" if len(cores) == 1 else "on core 0 it "
         cores[0].report(
             "NOT_RETURNED",
-            f"{_name(function)} writes to this tensor in shared_hbm, but returns no tensor and "
-            "writes to none of its arguments",
+            f"{_name(function)} writes to this tensor in shared_hbm, but {where}returns no tensor "
+            "and writes to none of its arguments",
             site=written[-1].born,
         )
 

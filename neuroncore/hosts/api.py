@@ -425,8 +425,8 @@ def run(
         return of(last, arguments=((args, kwargs), before))
     if args or kwargs:
         raise UsageError("with per_rank, no other arguments can be passed to the kernel")
-    check_size(len(per_rank))
     ranks = [of_a_rank(arguments) for arguments in per_rank]
+    check_size(len(ranks), lnc or 1)
     copies = [copied(arguments) for arguments in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
     notify(*launches)

@@ -243,11 +243,12 @@ def parsed(path: Path, strict: bool = False) -> Module:
     to run such a file, but can import it."""
     try:
         content = path.read_bytes()
-        if strict and (found := encoding_error(content)) is not None:
-            raise UsageError(f"{path}:{found[0]}: {found[1]}")
-        return Module(path, ast.parse(content, str(path)))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    if strict and (found := encoding_error(content)) is not None:
+        raise UsageError(f"{path}:{found[0]}: {found[1]}")
+    try:
+        return Module(path, ast.parse(content, str(path)))
     except (MemoryError, RecursionError):  # Python raises these for very deep nesting
         raise UsageError(f"the code of {path} is nested too deeply to be read") from None
     except (SyntaxError, ValueError) as error:

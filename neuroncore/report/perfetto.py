@@ -285,7 +285,7 @@ def _described(call: Call) -> tuple[str, str]:
     others: dict[str, str] = {}
     for name, value in call.shown_arguments.items():
         if isinstance(value, View):
-            names_by_view.setdefault(str(value).replace(" x ", "x"), []).append(name)
+            names_by_view.setdefault(str(value), []).append(name)
         elif value != defaults.get(name):
             others[name] = str(value)
     arguments = {", ".join(names): view for view, names in names_by_view.items()} | others

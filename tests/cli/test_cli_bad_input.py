@@ -91,6 +91,7 @@ NO_PYTHON = {
     "latin.py": (b'x = "\xff"\n', f"latin.py:1: {NOT_UTF8.format('ff')}\n"),
     "comment.py": (b"x = 1\n# caf\xe9\n", f"comment.py:2: {NOT_UTF8.format('e9')}\n"),
     "docstring.py": (b'def f():\n    """x\n    \xc0y"""\n', "docstring.py:3: Non-UTF-8 code"),
+    "second.py": (b'"""doc"""\n# coding: latin-1\n# \xe9\n', "second.py:3: Non-UTF-8 code"),
     "late.py": (b"x = 1\n\n# coding: latin-1\n# \xe9\n", "late.py:4: Non-UTF-8 code"),
     "deep.py": (b"x = " + b"-" * 100_000 + b"1\n", "deep.py:1: "),
     "coding.py": (b"# coding: nothing\n", "coding.py:1: unknown encoding: nothing"),
@@ -122,7 +123,23 @@ def test_each_command_refuses_bytes_in_a_comment_that_are_not_utf8(capsys, comma
     Path("comment.py").write_bytes(KERNEL.encode() + b"# caf\xe9\n")
     assert main([*command, "comment.py"]) == 2
     line = KERNEL.count("\n") + 1
-    assert capsys.readouterr().err.endswith(f"comment.py:{line}: {NOT_UTF8.format('e9')}\n")
+    message = f"comment.py:{line}: {NOT_UTF8.format('e9')}\n"
+    assert capsys.readouterr().err.removeprefix("neuroncore: ") == message
+
+
+UNREADABLE = {  # encodings of other things than text, and encodings with errors
+    **{name: b"x = 1\n" for name in ("hex", "base64", "rot13", "zip")},
+    **{name: b"# \xe9\n" for name in ("idna", "utf-16", "utf-32", "undefined", "punycode")},
+}
+
+
+@pytest.mark.parametrize("encoding", UNREADABLE)
+def test_a_file_that_declares_an_encoding_in_which_it_cannot_be_read(encoding):
+    path, content = Path("odd.py"), b"# coding: " + encoding.encode() + b"\n" + UNREADABLE[encoding]
+    path.write_bytes(content)
+    assert source_text(path, "replace") == content.decode("utf-8", "replace")
+    with pytest.raises((SyntaxError, UnicodeDecodeError)):
+        source_text(path)
 
 
 ENCODED = {  # files that Python runs

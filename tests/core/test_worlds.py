@@ -273,7 +273,8 @@ def test_worlds_of_other_sizes_run_with_a_warning(ranks, options):
     assert f"the launch has {ranks} ranks" in told.message and told.severity == "warning"
 
 
-def test_threads_that_the_system_cannot_start_are_wrong_usage(monkeypatch):
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_threads_that_the_system_cannot_start_are_wrong_usage(monkeypatch, turns):
     """The threads that were started end, too."""
     start, before = threading.Thread.start, threading.active_count()
 
@@ -284,7 +285,7 @@ def test_threads_that_the_system_cannot_start_are_wrong_usage(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     with pytest.raises(UsageError, match=r"started only \d of 8 threads"):
-        neuroncore.run(crossed, per_rank=[(X,)] * 8)
+        neuroncore.run(crossed, per_rank=[(X,)] * 8, options=Options(turns=turns))
     assert threading.active_count() <= before + 1
 
 

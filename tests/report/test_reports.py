@@ -219,7 +219,7 @@ def test_every_instruction_is_a_slice_once(trace):
 def test_a_slice_has_its_operands_and_unusual_arguments(trace):
     """Equal operands are listed together."""
     slices = {e["name"]: e["args"] for e in trace[1] if e["ph"] == "X"}
-    assert slices["tensor_tensor"]["dst, data1, data2"] == "16x8 float32 in sbuf"
+    assert slices["tensor_tensor"]["dst, data1, data2"] == "16 x 8 float32 in sbuf"
     assert slices["tensor_tensor"]["op"] == "nl.add" and "engine" not in slices["tensor_tensor"]
 
 

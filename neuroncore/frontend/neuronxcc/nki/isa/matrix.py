@@ -52,7 +52,7 @@ def nc_matmul(
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
     m = s.free_size
     shape: Dims = (m // 2, x.free_size // 2) if doubled else (m, *x.shape[1:])
-    _check_columns(s, "stationary", shape[0], "the stationary operand")
+    _check_columns(s, "stationary", "the stationary operand", 2 if doubled else 1)
     mode = constants.matmul_perf_mode.double_row if doubled else constants.matmul_perf_mode.none
 
     def columns(dst: Tensor, box: Box) -> Tensor:
@@ -120,18 +120,18 @@ def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
     return [(row, column) for row in rows for column in columns]
 
 
-def _check_columns(tile: Tensor, argument: str, count: int, use: str) -> None:
-    """Raise FreeSizeError if `count`, the number of columns of a tile, exceeds the number of
-    partitions. Each column becomes a partition of the result. `use` is what a kernel does with the
-    tile."""
-    most = current().machine.psum.partitions
-    if count > most:
+def _check_columns(tile: Tensor, argument: str, use: str, shared: int = 1) -> None:
+    """Raise FreeSizeError if a tile has too many columns: `shared` columns become one partition of
+    the result. `use` is what a kernel does with the tile."""
+    partitions = current().machine.psum.partitions
+    most = partitions * shared
+    if tile.free_size > most:
         raise FreeSizeError(
             f"{tile} can't be {use}: it has {tile.free_size:,} elements per partition",
             argument=argument,
             expected=f"at most {most:,}",
             got=str(tile.free_size),
-            because=f"elements of one partition become partitions, and there are only {most}",
+            because=f"elements of one partition become partitions, and there are only {partitions}",
             hint=f"loop over pieces of {most:,} columns",
             also="err_size_of_dimension_exceed_arch_limit",
         )
@@ -152,7 +152,7 @@ def nc_transpose(
     (autocomp's searches) pass 128 x 64."""
     begin(kwargs)
     x, chosen_engine = tile(data), constants.member(constants.engine, engine)
-    _check_columns(x, "data", x.free_size, "transposed")
+    _check_columns(x, "data", "transposed")
     most = current().machine.limits.vector_transpose
     small = max(x.shape[0], x.free_size) <= most
     requested = chosen_engine is constants.engine.vector
