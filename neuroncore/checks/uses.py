@@ -457,9 +457,10 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
-    """Return whether instruction `writer` writes to the tensor of `operand`, at a fixed position,
-    and not to another tensor at the same address. Return False if the instruction that uses the
-    operand updates it in place."""
+    """Return whether instruction `writer` writes to the tensor of `operand`, at a fixed position.
+
+    Return False if `writer` writes to another tensor at the same address. Return False also if the
+    instruction that uses the operand updates it in place."""
     windows, start = uses.program.windows(), uses.columns.start
     window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])

@@ -350,7 +350,7 @@ def in_steps(run: _Run, steps: Steps) -> _Run:
 
 
 def steps_of(run: _Run, *arguments: Any) -> list[Loop | Fold] | None:
-    """Return the steps of a Run for these arguments, or None if it never has steps."""
+    """Return the steps of a Run for these arguments, or None if the Run never has steps."""
     steps: Steps | None = getattr(run, "steps", None)
     return None if steps is None else steps(*arguments)
 

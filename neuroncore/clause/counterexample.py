@@ -102,8 +102,8 @@ def expanded(text: str) -> Iterator[str]:
 def broken_rule(row: Counterexample) -> Rule | None:
     """Return the rule that refuses a row's call, or None if no rule does.
 
-    If several rules refuse the call, return the rule whose error the call raises. If it raises the
-    error of none of these rules, return a rule whose error contains the row's words."""
+    If several rules refuse the call, return the rule whose error the call raises. If the call
+    raises another error, return a rule whose error contains the row's words."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):

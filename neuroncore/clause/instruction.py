@@ -314,7 +314,7 @@ class Call:
         return computed
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return make(), computed once for each `key`. It must depend on the call only."""
+        """Return make(), computed once for each `key`. The result must depend on the call only."""
         if key not in self.results:
             self.results[key] = make()
         return self.results[key]

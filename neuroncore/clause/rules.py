@@ -72,7 +72,7 @@ def formats_of(
     **reasons: Any,
 ) -> Rule:
     """Require these formats for the named tiles, or only for tiles for which `of(tile)` is true.
-    `sentence` replaces the rule's sentence, and the error quotes it. `reasons` are fields of the
+    The error quotes `sentence`, which replaces the rule's sentence. `reasons` are fields of the
     rule."""
     listed = either(formats)
 

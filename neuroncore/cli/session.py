@@ -1,6 +1,6 @@
 """Run a kernel or a script: its arguments, its reference, and the error that ends it.
 
-An error is reported in one sentence, or with a traceback that has only the user's code. A page
+An error is reported in one sentence, or with a traceback that shows only the user's code. A page
 about an error shows all instructions up to it."""
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ BEST = 3  # the most what-ifs that are returned
 
 
 def summary(timeline: Timeline) -> dict[str, Any]:
-    """Return the figures of a timeline by name. The names are those of AWS's profiler, which
-    AccelOpt reads. Some figures are listed again with the names and units of kda-for-trainium."""
+    """Return the figures of a timeline by name. The names come from AWS's profiler; AccelOpt reads
+    them. Some figures are listed again with the names and units of kda-for-trainium."""
     fields = {name: _plain(value) for name, value in figures(timeline).items()}
     of_kda = {name: 100 * fields[field] for name, field in PERCENT.items()}
     megabytes = {name: fields[field] / 1e6 for name, field in MEGABYTES.items()}

@@ -43,7 +43,7 @@ class JudgingSetting:
     `spec`: the argument of `load_spec`
     `secret`: the number that determines the hidden seeds
     `level`: the isolation of candidates
-    `why`: whether verdicts have the bottleneck and what-ifs (`eval.metrics`)"""
+    `why`: whether verdicts contain the bottleneck and what-ifs (`eval.metrics`)"""
 
     spec: str
     secret: int

@@ -218,7 +218,7 @@ class Geometry:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """The tuple (arguments of its layout, shape, strides, format), from which `layout` and
+        """The tuple (arguments of the layout, shape, strides, format), from which `layout` and
         `Layout.geometry` made this geometry."""
         return self.layout.arguments, self.shape, self.strides, self.dtype
 

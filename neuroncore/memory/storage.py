@@ -326,8 +326,9 @@ class Memory:
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
         """Raise CapacityError if a tensor does not fit into HBM.
 
-        With `lasts`, the tensor outlives the kernel, and must fit together with all tensors that
-        do. Other tensors may reuse each other's bytes, so each must only fit by itself."""
+        With `lasts`, the tensor outlives the kernel, and must fit together with all other tensors
+        that outlive the kernel. All other tensors may reuse each other's bytes, so each must only
+        fit by itself."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:

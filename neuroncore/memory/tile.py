@@ -429,7 +429,7 @@ def _address(array: Array) -> int:
 
 
 def index_value(dynamic: Dynamic, name: str) -> int:
-    """Return the current index of a scalar offset. Raises OutOfBoundsError if it exceeds its
+    """Return the current index of a scalar offset. Raises OutOfBoundsError if the index exceeds its
     limit."""
     index = dynamic.index
     value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])

@@ -333,7 +333,8 @@ def _row(
 
 @lru_cache(maxsize=MOST)
 def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
-    """Return the form of a geometry, and the numbers that `_row` returns except the last two.
+    """Return all numbers that `_row` returns, except the last two. Also return the form of the
+    geometry.
 
     `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a storage. HBM is
     divided into rows as long as the last axis of the tensor."""

@@ -316,7 +316,8 @@ class Program:
         return self.calls[int(self._reading().columns.call[self.users()[writes[-1]]])]
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return make(), which is called once per `key`. It must depend only on this program."""
+        """Return make(), which is called once per `key`. The result must depend only on this
+        program."""
         results = self._reading().results
         return results[key] if key in results else results.setdefault(key, make())
 
@@ -361,8 +362,8 @@ class Program:
     def with_parts(
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
-        """Return a program with the rows `columns`, which can be scheduled, but not executed.
-        `columns` has this program's numbers of Calls and windows; the next higher numbers are the
+        """Return a program with the rows `columns`. It can be scheduled, but not executed.
+        `columns` uses this program's numbers of Calls and windows; the next higher numbers are the
         Calls in `calls` and the windows in `parts`. Row i of this program becomes the rows from
         begin[i] on. This program must have no `edges`, because their row numbers stay unchanged."""
         read, varied = self._reading(), copy.copy(self)
@@ -418,7 +419,8 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return the columns of numbers to save in a file, by name, without those of storages."""
+        """Return, by name, the columns of numbers to save in a file, except the columns of
+        storages."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}

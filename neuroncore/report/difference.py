@@ -94,7 +94,8 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Return whether it is certain enough which run is faster (`pairs.UNCERTAIN`)."""
+        """Return whether it is certain enough which of the two runs is faster
+        (`pairs.UNCERTAIN`)."""
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
     def __repr__(self) -> str:

@@ -242,8 +242,8 @@ class Estimate:
     """The estimated `seconds` of a launch on the device, and a range.
 
     80 % of measurements are expected between `low` and `high`, judging by published measurements.
-    Both are None if no instruction was issued. The class and the range are computed on demand,
-    because a search over variants asks only for the time."""
+    `low` and `high` are None if no instruction was issued. The class and the range are computed on
+    demand, because a search over variants asks only for the time."""
 
     seconds: float
     timeline: Timeline = field(repr=False, compare=False)

@@ -99,7 +99,7 @@ def time_of(
 
 def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
     """Set the latencies of the collectives of core `number` in `work`, and let each collective wait
-    for the end of the collective before it. A collective of unknown time keeps its latency.
+    for the end of the previous collective. A collective of unknown time keeps its latency.
 
     The CC-cores (processors for collectives) of a core work on one stream unless the kernel names
     another stream (the vendor's page compute-comm-overlap.rst)."""

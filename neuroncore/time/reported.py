@@ -110,8 +110,8 @@ def drains(program: Program, queues: Queues) -> Array:
     """Return pairs of instructions (begin, end) on both sides of the end of an iteration.
 
     `begin` may be the first instruction of an iteration on its queue, and `end` may be the last
-    instruction of the previous iteration on its queue. An iteration may have several of both,
-    because a queue can reorder instructions within its reach (`Queues.limits`)."""
+    instruction of the previous iteration on its queue. A queue can reorder instructions within its
+    reach (`Queues.limits`), so an iteration may have several `begin` and several `end`."""
     iteration, pairs = iterations(program), [np.zeros((0, 2), np.int64)]
     first: dict[int, list[Array]] = {}
     last: dict[int, list[Array]] = {}

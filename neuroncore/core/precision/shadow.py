@@ -178,8 +178,9 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Write the float64 values of results whose elements an index chooses to the Doubles of
-        their storages. The chip has already written them (`ShadowOfCore.scatter`)."""
+        """Write the float64 values of `results` to the Doubles of their storages. An index chooses
+        the elements of these results. The chip has already written them
+        (`ShadowOfCore.scatter`)."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:

@@ -77,8 +77,8 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
 
 @compiled
 def largest(codes: Array, mask: Any) -> Any:
-    """Return the largest magnitude among codes of floats. `mask`, of their unsigned type, removes
-    the sign."""
+    """Return the largest magnitude among codes of floats. `mask` has the unsigned type of the
+    codes, and removes the sign."""
     greatest = codes.dtype.type(0)
     for i in range(codes.shape[0]):
         greatest = max(greatest, codes.dtype.type(codes[i] & mask))

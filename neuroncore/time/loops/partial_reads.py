@@ -29,11 +29,11 @@ class Results(NamedTuple):
 
 
 def partial_reads(accesses: Accesses, boxes: Array, among: Array) -> Array:
-    """Return, for each instruction that `among` flags, whether any read of its result does not
-    cover exactly the bytes that it wrote.
+    """Return, for each instruction that `among` flags, whether some read of its result covers other
+    bytes than the instruction wrote.
 
-    Such a read covers only a part of these bytes, or more bytes, or bytes of which a later
-    instruction overwrote some. Each of these instructions must have one result. `boxes` is
+    Such a read covers only a part of the written bytes, or more bytes, or bytes of which a later
+    instruction overwrote some. Each flagged instruction must have one result. `boxes` is
     `Boxes.table` of the record."""
     count = len(accesses.near_start) - 1
     results = Results(

@@ -361,8 +361,8 @@ def _wake(
 
 @compiled
 def chain(last: int, cause: Array, before: Array, path: Array) -> int:
-    """Write the chain of causes that ends with instruction `last` to the end of `path`, in order of
-    time. Return its length.
+    """Write the chain of causes of instruction `last` to the end of `path`, in order of time. The
+    chain ends with this instruction. Return the length of the chain.
 
     `cause`: cause[i] is the instruction that i waited for; -1 for none, OWN_QUEUE for before[i]
     `before`: before[i] is the instruction before i in its queue; -1 for none"""
