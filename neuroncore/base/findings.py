@@ -28,8 +28,8 @@ class CodeRule:
     `sentence` states the problem in general; the message of a finding states the problem at one
     place. `source` is the public text from which the rule comes. `releases` are the API releases in
     which the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all
-    releases. Some rules report code that an earlier release accepts. `form_of` is this release; a
-    file with such code was probably written for it.
+    releases. Some rules report kernels that an earlier release accepts. `form_of` is this release;
+    a file with such a kernel was probably written for it.
 
     `example` is a diff of the lines that follow `header`. The text with the "-" lines has a finding
     with this code, at one of the "-" lines. The text with the "+" lines has no such finding. If a

@@ -71,9 +71,9 @@ def formats_of(
     sentence: str | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Require these formats for the named tiles, or only for tiles for which `of(tile)` is true.
-    The error quotes `sentence`, which replaces the rule's sentence. `reasons` are fields of the
-    rule."""
+    """Require these formats for the named tiles, or only for tiles for which `of(tile)` is true. If
+    `sentence` is given, it replaces the rule's sentence, and the error quotes it. `reasons` are
+    fields of the rule."""
     listed = either(formats)
 
     @rule(DtypeError, sentence or f"{_listed(names)} must be {listed}", **reasons)
