@@ -250,7 +250,7 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
         part.core.report(
             "INTEGER_SUM",
             f"{wrong} of {plural(codes.size, 'sum')} of {tiles[0].dtype} over ranks "
-            f"{'is' if wrong == 1 else 'are'} not exact: ranks are added in float32, which "
+            f"{'is' if wrong == 1 else 'are'} not exact: values are added in float32, which "
             f"represents all integers only up to {EXACT}",
             site=part.site,
         )
