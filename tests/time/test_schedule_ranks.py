@@ -158,7 +158,7 @@ def test_a_trace_has_a_process_for_each_rank_and_a_row_for_collectives():
         (slice_,) = (e for e in found if (e["ph"], e["pid"], e.get("tid")) == ("X", pid, tid))
         joined = reduction(line)
         assert slice_["name"] == "all_reduce" and "srcs" not in slice_["args"]
-        assert slice_["args"]["srcs[0], dsts[0]"] == "128x64 float32 in shared_hbm"
+        assert slice_["args"]["srcs[0], dsts[0]"] == "128 x 64 float32 in shared_hbm"
         assert slice_["ts"] * 1e3 == pytest.approx(line.begin[joined], abs=1)
         assert slice_["dur"] * 1e3 == pytest.approx(line.end[joined] - line.begin[joined], abs=1)
 
