@@ -114,19 +114,19 @@ def check(
     """Check a file and all functions that its kernels call. Then run the file if possible, and
     check the record of the run. If the file is a saved run, check its record instead.
 
-    `kernel`: the kernel to run if the file has a function `inputs`. Without `kernel`, the file runs
-        if it has an `if __name__ == "__main__"`.
-    `words`: arguments for `neuroncore run`. With `words`, the file or kernel runs even if it has no
-        function `inputs` and no such `if`.
-    `static`: if True, nothing is executed
-    `orders`: each launch is replayed in up to this many other orders of instructions that the
-        device may choose
-    `verify`: if True, each result is compared with the plain reading, a second implementation in
-        numpy (`neuroncore.plain`)
-    `api`: a release from "0.1" to "0.6"; the default is the release whose names and parameters fit
-        the file best
-    `target`: a machine
-    `limits`: the limits of time and memory of the separate process that runs the file
+    * `kernel`: the kernel to run if the file has a function `inputs`. Without `kernel`, the file
+      runs if it has an `if __name__ == "__main__"`.
+    * `words`: arguments for `neuroncore run`. With `words`, the file or kernel runs even if it has
+      no function `inputs` and no such `if`.
+    * `static`: if True, nothing is executed
+    * `orders`: each launch is replayed in up to this many other orders of instructions that the
+      device may choose
+    * `verify`: if True, each result is compared with the plain reading, a second implementation in
+      numpy (`neuroncore.plain`)
+    * `api`: a release from "0.1" to "0.6"; the default is the release whose names and parameters
+      fit the file best
+    * `target`: a machine
+    * `limits`: the limits of time and memory of the separate process that runs the file
 
     Raises UsageError for a file that can't be read, for an unknown kernel, release or machine, and
     for a saved run if `static` is True."""
