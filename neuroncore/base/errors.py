@@ -304,6 +304,12 @@ class DefinitionError(NeuronError):
     """A table or a data file of neuroncore (in isa/ or base/codes/) is wrong."""
 
 
+def with_notes(text: str, error: BaseException, separator: str = "\n  ") -> str:
+    """Return a text and the notes of an error: the rank on which it was raised, or the line of a
+    kernel that runs in another thread."""
+    return separator.join([text, *getattr(error, "__notes__", ())])
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the known name that is most similar to the misspelled `name`, or None if
     none is similar."""

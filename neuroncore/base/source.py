@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 import linecache
 import os.path
-import re
 import sys
 import tokenize
 from collections.abc import Callable, Hashable, Iterator
@@ -346,7 +345,9 @@ def encoding_error(content: bytes) -> tuple[int, str] | None:
         content.decode()
     except UnicodeDecodeError as error:
         first, second, *_ = (*content.splitlines(), b"", b"")
-        if _declares_encoding(first) or (BLANK.match(first) and _declares_encoding(second)):
+        if _declares_encoding(first) or (
+            tokenize.blank_re.match(first) and _declares_encoding(second)
+        ):
             return None
         line = content.count(b"\n", 0, error.start) + 1
         return line, (
@@ -354,10 +355,6 @@ def encoding_error(content: bytes) -> tuple[int, str] | None:
             "declared; see https://peps.python.org/pep-0263/"
         )
     return None
-
-
-# a line before which or in which Python looks for the encoding: empty, or only a comment
-BLANK = re.compile(rb"[ \t\f]*(#|$)")
 
 
 def _declares_encoding(line: bytes) -> bool:

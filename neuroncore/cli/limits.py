@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from neuroncore.base import source
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, with_notes
 
 AGAIN = 1.0  # seconds until a script that continues is interrupted again
 
@@ -23,8 +23,7 @@ class TimeLimit(KeyboardInterrupt):
     def __str__(self) -> str:
         place = source.innermost_place(self.__traceback__)
         where = "" if place is None else f" at {place}"
-        notes = getattr(self, "__notes__", ())  # the line of a kernel that runs in another thread
-        return "; ".join([f"--time-limit: ended after {self.seconds:g} s{where}", *notes])
+        return with_notes(f"--time-limit: ended after {self.seconds:g} s{where}", self, "; ")
 
 
 @contextmanager

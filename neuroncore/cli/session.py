@@ -22,7 +22,14 @@ import numpy as np
 
 from neuroncore import machine
 from neuroncore.base import source
-from neuroncore.base.errors import REPORT, EmulatorError, KernelError, NotEmulated, UsageError
+from neuroncore.base.errors import (
+    REPORT,
+    EmulatorError,
+    KernelError,
+    NotEmulated,
+    UsageError,
+    with_notes,
+)
 from neuroncore.base.lazy import Lazy, modules
 from neuroncore.cli import arguments as values
 from neuroncore.cli import terminal, usage
@@ -129,8 +136,8 @@ def too_deep(error: RecursionError) -> str:
 def interrupted(error: KeyboardInterrupt) -> str:
     """Return a sentence with the line of the user's code that Ctrl-C interrupted."""
     place = source.innermost_place(error.__traceback__)
-    notes = getattr(error, "__notes__", ())  # the line of a kernel that runs in another thread
-    return "; ".join([f"neuroncore: interrupted{'' if place is None else f' at {place}'}", *notes])
+    where = "" if place is None else f" at {place}"
+    return with_notes(f"neuroncore: interrupted{where}", error, "; ")
 
 
 def print_traceback(error: BaseException) -> None:
@@ -232,6 +239,7 @@ class Session:
         self.document = document
         self.core: Core | None = None  # the first core of the current launch
         self.launched = False
+        self.is_script = False  # runs a script, not a kernel that the command names
         self.stop: Stop | None = None
         self.reference: Callable[..., Any] | None = None
         # the kernel's arguments, and a copy of them before the launch
@@ -325,6 +333,7 @@ class Session:
 
     def run_script(self, file: Path) -> None:
         """Run a file like Python, and report each launch when it finishes."""
+        self.is_script = True
         tree = values.parsed(file)
         kernels = [f"{file}::{name}" for name in _decorated(tree)[:3]] or [f"{file}::KERNEL"]
         named = " or ".join(kernels)
@@ -357,7 +366,7 @@ class Session:
         try:
             yield
         except (KernelError, NotEmulated) as error:
-            self._failed(_with_notes(str(error), error), error)
+            self._failed(with_notes(str(error), error), error)
         except EmulatorError as error:
             self._our_fault(error)
         except compare.Incomparable as error:
@@ -365,11 +374,11 @@ class Session:
         except (UsageError, BrokenPipeError, terminal.Unwritable):
             raise
         except RecursionError as error:
-            self._failed(_with_notes(too_deep(error), error), error)
+            self._failed(with_notes(too_deep(error), error), error)
         except SystemExit as leaving:
             if in_a_kernel(leaving):
                 statement = f"a kernel ended the process with exit code {leaving.code or 0}"
-                text = _with_notes(f"neuroncore: {statement}", leaving)
+                text = with_notes(f"neuroncore: {statement}", leaving)
                 self._failed(text, leaving, statement)
             elif leaving.code not in (None, 0):
                 statement = f"the script exited with {leaving.code}"
@@ -392,13 +401,21 @@ class Session:
             self.document.failure = error.to_dict()
         else:
             self.document.failure = {"statement": statement or str(error)}
-            place = source.innermost_place(error.__traceback__) if in_a_kernel(error) else None
-            if place is not None and not isinstance(error, NO_FAULT):
+            place = source.innermost_place(error.__traceback__)
+            if place is not None and self._is_of_the_kernel(error):
                 self.document.failure |= {"file": place.file, "line": place.line}
         message = str(error) if isinstance(error, KernelError) else statement
         self.stop = Stop(error, (text or message).removeprefix("neuroncore: "))
         if text is not None:
             terminal.complain(text)
+
+    def _is_of_the_kernel(self, error: BaseException) -> bool:
+        """Return whether an error is due to the code of a kernel, or of the functions that compute
+        its arguments and its reference. The exception of a script, and a failed import outside of a
+        kernel, may be due to a package or a device that this machine lacks."""
+        if isinstance(error, NO_FAULT):
+            return False
+        return in_a_kernel(error) or not (self.is_script or isinstance(error, ImportError))
 
     def _our_fault(self, error: EmulatorError) -> None:
         self.document.failure = {"statement": str(error), "ours": True}
@@ -417,11 +434,6 @@ class Session:
         stored = cause if isinstance(cause, KernelError) else error
         self._failed(None, stored, f"{type(error).__name__}: {error}")
         print_traceback(error)
-
-
-def _with_notes(text: str, error: BaseException) -> str:
-    """Return a text and the notes of an error, such as the rank on which it was raised."""
-    return "\n  ".join([text, *getattr(error, "__notes__", ())])
 
 
 def _jitted(kernel: Any) -> Any:

@@ -152,6 +152,24 @@ def test_an_exception_in_a_kernel_is_an_error(file, capsys, in_kernel, code):
     assert out.endswith(f"{where}ZeroDivisionError: integer division or modulo by zero)\n")
 
 
+@pytest.mark.parametrize("function", ["inputs", "reference"])
+@pytest.mark.parametrize(("statement", "code"), [("1 // 0", 1), ("import no_such_package", 0)])
+def test_an_exception_of_a_kernels_inputs_or_reference_is_an_error(
+    file, capsys, function, statement, code
+):
+    functions = "def inputs():\n    return [np.ones((64, 64), np.float32)]\n"
+    if function == "inputs":
+        functions = functions.replace("    return", f"    {statement}\n    return")
+    else:
+        functions += f"def reference(x):\n    {statement}\n    return x\n"
+    file.write_text(
+        f"{KERNEL.replace('x[0:64, :]', 'x')}\nimport numpy as np\n{functions}", "utf-8"
+    )
+    result, out = checked(capsys, f"{file}::kernel")
+    assert result == code and "0 launches run" in out
+    assert (f"{file}:" in out) == (code == 1)
+
+
 def test_an_exception_of_a_rank_is_an_error(file, capsys):
     file.write_text(KERNEL.replace("    return out\n", "    1 // 0\n").replace("0:64, ", ""))
     code, out = checked(capsys, f"{file}::kernel", "--ranks", "2")

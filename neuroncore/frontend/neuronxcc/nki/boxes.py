@@ -149,8 +149,8 @@ def place_of(slot: Tensor, value: Tensor) -> Tensor:
     """Return the part of `slot` to which `value` is assigned. This is usually the whole slot. It is
     only a part if masks cut the operands of the product `value`, and the slot has the size of the
     uncut product."""
-    cut = getattr(value, "cut", None) if slot.shape != value.shape else None
-    return slot.within(cut[1]) if cut and cut[0] == slot.shape else slot
+    cut = value.cut if slot.shape != value.shape else None
+    return slot.within(cut.box) if cut and cut.whole == slot.shape else slot
 
 
 def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:

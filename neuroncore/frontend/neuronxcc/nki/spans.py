@@ -1,11 +1,12 @@
 """Spans: indices along one axis of a tensor that reach outside of the tensor. A span is an affine
-function of the axes of a tile."""
+function of the axes of a tile. Also cuts: the parts of tiles that masks select."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from neuroncore.frontend.neuronxcc.nki.expressions import Index
+from neuroncore.frontend.neuronxcc.nki.expressions import Box, Index
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 
@@ -13,6 +14,19 @@ from neuroncore.memory.access import Dims
 Span = tuple[int, Dims, Dims, int]
 # first index along an axis of a tensor, and steps along the axes of its part
 Move = tuple[int, Dims]
+
+
+class Cut(NamedTuple):
+    """A mask that makes a smaller tile from a tile of shape `whole`. `box` contains the elements
+    that remain."""
+
+    whole: Dims
+    box: Box
+
+    @property
+    def transposed(self) -> Cut:
+        """The cut of the transposed tile."""
+        return Cut(self.whole[::-1], self.box[::-1])
 
 
 def split(shape: Dims, steps: Dims, sizes: Dims, kept: int) -> Dims | None:

@@ -25,7 +25,7 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
     filled,
     together,
 )
-from neuroncore.frontend.neuronxcc.nki.spans import Move, Span, inside, moved, split
+from neuroncore.frontend.neuronxcc.nki.spans import Cut, Move, Span, inside, moved, split
 from neuroncore.frontend.operators import format_of
 from neuroncore.frontend.tensors import Seen, Unread, is_there
 from neuroncore.memory import access
@@ -41,19 +41,26 @@ class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of a tensor.
 
     `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
-    spans. A mask may cut the tile so that no span remains. If `tile[mask]` made the tile, `cut` is
-    a pair: the shape of `tile`, and the box of the elements that remain."""
+    spans. A mask may cut the tile so that no span remains."""
 
-    __slots__ = ("_allocate", "_spans", "cut")
+    __slots__ = ("_allocate", "_cut", "_spans")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py
     __hash__ = object.__hash__
     _spans: tuple[Span, ...]
     _allocate: Callable[[], Storage]  # allocates the memory of an Awaited tile
-    cut: tuple[Dims, Box] | None
+    _cut: Cut | None
 
     @property
     def spans(self) -> tuple[Span, ...]:
         return getattr(self, "_spans", ())
+
+    @property
+    def cut(self) -> Cut | None:
+        """The mask that made the tile, or that cut the operands of a product; otherwise None."""
+        return getattr(self, "_cut", None)
+
+    def was_cut(self, cut: Cut | None) -> None:
+        self._cut = cut
 
     @property
     def itemsize(self) -> int:
@@ -100,7 +107,7 @@ class Tensor(Seen, Unread, Parted):
         if len(boxes) == 1:
             part = self.within(boxes[0])
             if part is not self:
-                part.cut = self.shape, boxes[0]
+                part.was_cut(Cut(self.shape, boxes[0]))
             return part
         raise SignatureError(
             f"the mask selects {len(boxes)} rectangles of {self}",
@@ -477,7 +484,7 @@ class Awaited(Tensor):
     __slots__ = ()
 
     def __init__(self, shape: Dims, dtype: Format, allocate: Callable[[], Storage]) -> None:
-        self.shape, self.dtype, self._allocate, self.cut = shape, dtype, allocate, None
+        self.shape, self.dtype, self._allocate, self._cut = shape, dtype, allocate, None
 
     def __getattr__(self, name: str) -> Any:
         storage = self._allocate()

@@ -20,6 +20,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, engine, oo
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
 from neuroncore.frontend.neuronxcc.nki.results import issue, new, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import carry, running
+from neuroncore.frontend.neuronxcc.nki.spans import Cut
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
 from neuroncore.memory.access import Dims
@@ -76,7 +77,7 @@ def nc_matmul(
         accumulate=False,
     )
     if s.ndim == 2 and not doubled:
-        result.cut = _cut_of_product(s, x)
+        result.was_cut(_cut_of_product(s, x))
     return result
 
 
@@ -92,16 +93,15 @@ def _over_moving(mask: Any, moving: Tensor) -> list[Box]:
         raise
 
 
-def _cut_of_product(stationary: Tensor, moving: Tensor) -> tuple[Dims, Box] | None:
-    """Return the shape of a product before masks cut its operands, and the box of its elements
-    after the cuts. Return None if no operand was cut. The pages call such masks "operand masking"
-    ("NKI API Masking", SDK 2.26)."""
-    cuts = [getattr(t, "cut", None) for t in (stationary, moving)]
-    if cuts == [None, None]:
+def _cut_of_product(stationary: Tensor, moving: Tensor) -> Cut | None:
+    """Return the cut of a product whose operands were cut by masks; None if no operand was cut. The
+    pages call such masks "operand masking" ("NKI API Masking", SDK 2.26)."""
+    if stationary.cut is None and moving.cut is None:
         return None
-    wholes = [(t.shape, tuple((0, n) for n in t.shape)) for t in (stationary, moving)]
-    (rows, of_rows), (columns, of_columns) = (a or b for a, b in zip(cuts, wholes, strict=True))
-    return (*rows[1:], *columns[1:]), (*of_rows[1:], *of_columns[1:])
+    rows, columns = (
+        t.cut or Cut(t.shape, tuple((0, n) for n in t.shape)) for t in (stationary, moving)
+    )
+    return Cut((*rows.whole[1:], *columns.whole[1:]), (*rows.box[1:], *columns.box[1:]))
 
 
 def _transposed_format(data: Tensor) -> Format:

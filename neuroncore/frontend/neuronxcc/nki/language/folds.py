@@ -143,9 +143,9 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
-        cut = getattr(stationary, "cut", None)
+        cut = stationary.cut
         stationary = in_sbuf(isa.nc_transpose(stationary, engine=isa.tensor_engine), "x")
-        stationary.cut = cut and (cut[0][::-1], cut[1][::-1])
+        stationary.was_cut(cut and cut.transposed)
     return isa.nc_matmul(stationary, in_sbuf(y, "y"), mask=mask)
 
 
