@@ -56,8 +56,10 @@ WRONG = (
     The counters state how long the Tensor engine is active. We compared the baseline's time
     with the time of the variant bmm_v1, which runs at half clock. M0995 has eight transposes before
     every 64 products, and its counters imply full clock for about 11 % of its products.
-  * *Another model was tried*: rows of half-filled products count at half clock. Then the ratio of
-    the baseline does not change, and the ratio of M0996 falls from 0.60 to 0.58.
+  * *Another model was tried*: the clock rises after a window in which enough rows stream through
+    the array. In the model, the rows of a product that fills at most half of the array, as with
+    K = 64, count only while the clock is already full. If these rows also count at half clock, the
+    ratio of the baseline does not change, and the ratio of M0996 falls from 0.60 to 0.58.
 """,
     ),
     (

@@ -255,6 +255,6 @@ def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
     return (
         f"the program waits forever: {_named(engine, graph.code[engine], number)} waits for "
         f"semaphore {wait.number}{f' ({user})' if user else ''} {wait.kind[1:]} {wait.value}, but "
-        f"its value is {state.semaphores.get(wait.number, 0)}; other engines that wait: "
+        f"its value is {state.semaphores.get(wait.number, 0)}; number of other engines that wait: "
         f"{len(waiting) - 1}"
     )

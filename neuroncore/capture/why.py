@@ -133,7 +133,7 @@ def time_text(kernel_ns: float, total_ns: float, range_ns: tuple[float, float] |
     if range_ns is not None:
         low, high = map(duration, range_ns)
         return (
-            f"estimate {duration(kernel_ns)} (80 % range {low} to {high}) of the program's own "
+            f"estimate {duration(kernel_ns)} (80% range {low} to {high}) of the program's own "
             "instructions"
         )
     around = total_ns - kernel_ns

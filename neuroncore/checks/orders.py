@@ -229,9 +229,9 @@ class Iterations:
         if self.untried:
             return self.untried
         return (
-            f"{_orders(self.tried)} of iterations replayed, in which {self.moved} of {self.among} "
-            "iterations of parallel loops changed places (additions to one sum kept their order): "
-            f"{_outcome(self.finding)}"
+            f"{_outcome(self.finding)} in {_orders(self.tried)} of iterations, in which "
+            f"{self.moved} of {self.among} iterations of parallel loops changed places (additions "
+            "to one sum kept their order)"
         )
 
 
@@ -252,9 +252,9 @@ class Orders:
         if self.open:
             parts.insert(
                 0,
-                f"{_orders(self.tried)} of the cores replayed, in which {self.reversed} of "
-                f"{self.open} pairs of accesses without a defined order were reversed: "
-                f"{_outcome(self.finding if not self.iterations.finding else None)}",
+                f"{_outcome(self.finding if not self.iterations.finding else None)} in "
+                f"{_orders(self.tried)} of the cores, in which {self.reversed} of {self.open} "
+                "pairs of accesses without a defined order were reversed",
             )
         return "; ".join(parts) or (
             "nothing can be reordered: all data that cores share is synchronized, and no loop is "
@@ -319,7 +319,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
         rows = [permutations.rows(seed) for permutations in programs]
         moved |= _moved(programs, rows)
         if not moved.any():
-            why = "no iterations can change places: all share data from their first instruction on"
+            why = "no iterations can change places: all share data from their first instruction"
             return Iterations(among=len(moved), untried=why)
         differing = _permuted(record, programs, rows, expected)
         if differing:
@@ -373,7 +373,7 @@ def _iterations_finding(
         [*places.values()][-1] if places else None,
         severity=None if places else "note",
         because="iterations of an affine_range may run in any order and at the same time",
-        hint="loop by nl.sequential_range",
+        hint="use nl.sequential_range",
         source="SDK 2.26, nki.language.affine_range",
     )
 

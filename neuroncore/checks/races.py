@@ -455,9 +455,9 @@ def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
     if not _do_the_same(race, launch):
         return Finding("RACE", message, place)
     message_of_both = (
-        f"{message}; both run the same line of source, so the result is right only if both write "
+        f"{message}; both run the same line of source, so the result is right if both write the "
     )
-    return Finding("RACE", f"{message_of_both}the same values", place, severity="note")
+    return Finding("RACE", f"{message_of_both}same values", place, severity="note")
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:

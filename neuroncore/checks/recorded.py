@@ -266,7 +266,7 @@ def _stays_on_chip(call: Call, machine: Machine) -> str | None:
     ends = _ends(call)
     if call.instruction.traits.exchanges or not ends or not all(view.on_chip for view in ends):
         return None
-    return f"{call.name} moves data from SBUF to SBUF by DMA, whose latency is some microseconds"
+    return f"{call.name} moves data from SBUF to SBUF by DMA, which takes microseconds"
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def _float32_products(call: Call, machine: Machine) -> str | None:
         return None
     passes = machine.fixed.float32_passes
     return (
-        f"{call.name} multiplies float32: the engine loads the weights {passes} times, and takes "
+        f"{call.name} multiplies float32: the engine loads the weights {passes} times, and streams "
         "the columns at a lower rate"
     )
 

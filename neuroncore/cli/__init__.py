@@ -42,15 +42,15 @@ COMMANDS = {
     "view": ("view", "write an HTML page that shows a run (it needs no network)"),
     "profile": (
         "profile",
-        "print profiles that kernels saved (save_neff_name), and traces of a device",
+        "print profiles of runs that kernels saved (save_neff_name), and traces from a device",
     ),
     "neff": ("captures", "print the program that the device's compiler made of a kernel (.neff)"),
     "calibrate": ("score:add_calibrate", "compare your own measurements with the estimates"),
-    "eval": ("evaluate", "judge kernels that are not trusted, against a specification"),
-    "grade": ("grade", "judge the submissions in a folder, and write a table"),
-    "puzzles": ("puzzles", "learn by solving puzzles: kernels with missing lines, one idea each"),
+    "eval": ("evaluate", "judge untrusted kernels by a specification"),
+    "grade": ("grade", "judge the submissions of a course, and write a table"),
+    "puzzles": ("puzzles", "learn NKI by solving puzzles: kernels with missing lines"),
     "exercises": ("exercises", "check answers to the exercises of the chapters and lectures"),
-    "mcp": ("agents", "serve tools for coding agents, by the Model Context Protocol"),
+    "mcp": ("agents", "serve tools for coding agents over the Model Context Protocol"),
     "score": ("score", "compare estimates with a table of measurements"),
     "machines": ("machines", "print machines, instances, and every number about them"),
     "isa": ("instructions", "print the instruction set"),
@@ -63,12 +63,12 @@ COMMANDS = {
     "docs": ("documentation", "open the documentation in a browser (it needs no network)"),
     "alias-path": (
         "tools:add_alias_path",
-        "print a folder: with it in PYTHONPATH, a program and all programs that it starts can "
-        "`import nki`",
+        "print the folder to add to PYTHONPATH, so that a program and all programs that it "
+        "starts can `import nki`",
     ),
     "tools-path": (
         "tools",
-        "print a folder: with it in PATH, programs can start neuroncore's neuron-profile",
+        "print the folder to add to PATH, so that programs can start neuroncore's neuron-profile",
     ),
 }
 
@@ -148,7 +148,8 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     for name, (module, help_text) in COMMANDS.items():
         if only_requested and name != requested:
             continue
-        command = commands.add_parser(name, help=help_text)
+        sentence = f"{help_text[0].upper()}{help_text[1:]}."
+        command = commands.add_parser(name, help=help_text, description=sentence)
         command.set_defaults(parser=command)
         if words is None or name == requested:
             home, _, add = module.partition(":")

@@ -35,8 +35,8 @@ INSTRUCTIONS = (
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Serve tools for coding agents on standard input and output, by the Model Context "
-        "Protocol: run, check, why, diff, eval, explain, isa and machines. Kernels run in isolated "
+        "Serve tools for coding agents over the Model Context Protocol, on standard input and "
+        "output: run, check, why, diff, eval, explain, isa and machines. Kernels run in isolated "
         "processes (docs/mcp.md)."
     )
     parser.add_argument(

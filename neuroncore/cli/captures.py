@@ -84,8 +84,9 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         "--neff",
         type=Path,
         metavar="FILE.neff",
-        help="the compiled program that belongs to the trace; it has the compiler's names "
-        "(default: the file next to the trace with the same name)",
+        help="the compiled program of the trace, if the command reads a trace of a device. It "
+        "contains the compiler's names of instructions (default: the file next to the trace with "
+        "the same name)",
     )
 
 

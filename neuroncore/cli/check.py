@@ -29,8 +29,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Read a file of kernels and everything that it calls. Report errors that the device or "
         "its compiler would report, likely mistakes, and slow operations. Files that launch "
         "kernels, and kernels with arguments, are also run, in a separate process. FILE may also "
-        "be a saved run, whose recorded instructions are checked. "
-        "Exit codes: 0 no errors, 1 errors (also of Python), 2 wrong usage, 3 a neuroncore fault."
+        "be a saved run, whose recorded instructions are checked. Exit codes: 0 no errors, "
+        "1 errors (also of Python), 2 wrong usage, 3 a fault of neuroncore."
     )
     parser.allow_abbrev = False
     parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")

@@ -48,7 +48,9 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
         "Load in advance everything that a first run loads, and compile the loops that are not "
         "compiled yet. Later runs of this user read the compiled loops from the cache."
     )
-    parser.add_argument("--target", default="trn2", metavar="MACHINE")
+    parser.add_argument(
+        "--target", default="trn2", metavar="MACHINE", help="the machine (default: trn2)"
+    )
     parser.set_defaults(command=warm)
 
 

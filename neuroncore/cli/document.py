@@ -49,8 +49,8 @@ def add_harness(parser: argparse.ArgumentParser) -> None:
         "--harness",
         choices=(*get_args(HarnessName), "none"),
         default="none",
-        help="also report the time that this tool would measure: the estimate plus the overhead of "
-        "the tool (default: none)",
+        help="also report the time that the chosen tool would measure: the estimate plus the "
+        "overhead of the tool (default: none)",
     )
 
 

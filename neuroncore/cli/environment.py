@@ -27,7 +27,7 @@ OURS = ("NEURONCORE_", "NEURON_PLATFORM_TARGET_OVERRIDE", "NUMBA_", "XDG_CACHE_H
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Print versions and settings of this installation, for a bug report"
+    parser.description = "Print versions and settings of this installation, for a bug report."
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=command)
 

@@ -109,7 +109,11 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
     """Add the options of `eval.pool.Pool`: its workers, its cache and the isolation of
     candidates."""
     parser.add_argument(
-        "--jobs", type=int, default=1, help="number of processes (default: %(default)s)"
+        "--jobs",
+        type=int,
+        default=1,
+        help="number of candidates that are judged at the same time, each in a separate process "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--dask", metavar="ADDRESS", help="judge on the workers of the Dask scheduler at ADDRESS"
@@ -130,7 +134,9 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
         "--isolation",
         choices=LEVELS,
         default=isolation.supported(),
-        help="how kernels are isolated (default on this system: %(default)s)",
+        help="how kernels are isolated. process: limits on time and memory only; linux: also no "
+        "network, no writing, and no access to other processes and to files outside of the "
+        "folders of Python and of the system (default on this system: %(default)s)",
     )
     parser.add_argument(
         "--seconds",

@@ -26,7 +26,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     start = actions.add_parser("start", help="write the files of all puzzles to a folder")
     start.add_argument("folder", type=Path, nargs="?", default=Path(FOLDER), metavar="DIR")
     start.add_argument(
-        "--notebook", action="store_true", help="write a Jupyter notebook, also for Colab, instead"
+        "--notebook",
+        action="store_true",
+        help="write a notebook for Jupyter or Colab instead of files",
     )
     start.set_defaults(command=begin)
     checked = actions.add_parser("check", help="grade solutions")

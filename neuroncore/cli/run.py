@@ -54,8 +54,8 @@ NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run FILE.py::KERNEL on arguments, or FILE.py as a script; unknown options and everything "
-        "after -- go to the script. FILE may also be a saved run."
+        "Run FILE.py::KERNEL on arguments, or run FILE.py as a script, which gets all unknown "
+        "options and everything after --. FILE may also be a saved run."
     )
     parser.usage = "neuroncore run FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False
@@ -103,9 +103,8 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
         type=_values,
         metavar="A:B",
         default="some",
-        help="which contents of operands the page has: `some` (default) stores up to 3 MB of them, "
-        "and small pictures of the rest; A:B stores all elements for instructions A to B - 1; "
-        "`none` stores nothing",
+        help="which contents of operands the page stores. some: up to 3 MB, and thumbnails of the "
+        "rest (default); A:B: all elements for instructions A to B - 1; none: nothing",
     )
 
 
@@ -136,7 +135,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         "--verify",
         action="store_true",
         help="execute the recorded instructions in plain numpy too, and report the first "
-        "instruction whose results have other bits (docs/verify.md)",
+        "instruction whose results have different bits (docs/verify.md)",
     )
     add_world(parser)
     _add_reference(parser)
@@ -147,7 +146,9 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
     """Add the arguments of every command that runs kernels. Without `named`, leave out FILE."""
     if named:
-        parser.add_argument("file", metavar="FILE.py[::KERNEL]")
+        parser.add_argument(
+            "file", metavar="FILE.py[::KERNEL]", help="a kernel, a script, or a saved run"
+        )
     add_arguments(parser)
     parser.add_argument(
         "--with",
@@ -200,49 +201,49 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--order",
         choices=get_args(Order),
         help="the order of instructions that the estimate assumes. in-order: the order of the "
-        "source; standalone: the order of the source, but loads are in the order of first use; "
-        "scheduled: the order of the compiler of today's API (`nki`); compiled: the order of the "
-        "compiler of the older API (`neuronxcc.nki`), which also changes instructions (default: "
-        "depends on the API of the kernel)",
+        "source; standalone: the order of the source, but loads run in the order of first use; "
+        "scheduled: the order that the compiler of today's API (`nki`) chooses; compiled: the "
+        "order that the compiler of the older API (`neuronxcc.nki`) chooses, which also changes "
+        "instructions (default: depends on the API of the kernel)",
     )
     parser.add_argument(
         "--launch",
         choices=get_args(LaunchPath),
-        help="how the estimate assumes that a kernel of today's API (`nki`) is launched: by a "
-        "framework, whose compiler reorders instructions, or standalone, in the order of the "
-        "source (default: framework)",
+        help="how a kernel of today's API (`nki`) is launched, for the estimate. framework: by a "
+        "framework, whose compiler reorders instructions; standalone: alone, with instructions in "
+        "the order of the source (default: framework)",
     )
     parser.add_argument(
         "--descriptors",
         choices=choices()["descriptors"],
-        help="whether the estimate assumes that hardware or software writes the descriptors of "
-        "DMAs of today's API (`nki`) that have no dge_mode (default: hardware)",
+        help="what writes the descriptors of DMAs without a dge_mode in kernels of today's API "
+        "(`nki`), for the estimate (default: hardware)",
     )
     parser.add_argument(
         "--loads",
         choices=choices()["loads"],
         help="when loads begin in the estimate. ahead: as soon as there is space (default); "
-        "single: a load of an operand of a product waits until a product has read the tile that "
-        "the previous load at the same line wrote; limited: every load waits in this way if the "
+        "single: a load of a matmul operand waits until a matmul has read the tile that the "
+        "previous load at the same line wrote; limited: every load waits in this way if the "
         "tiles that DMA writes take more than 88 KiB of a partition; once: the same bytes are "
-        "loaded only once. Only one source describes each of the last three rules",
+        "loaded only once. Each of the last three rules comes from only one source",
     )
     parser.add_argument(
         "--assume",
         type=assumed,
         metavar="RULES",
         help="further rules that the estimate assumes: one or more of "
-        f"{', '.join(ASSUMPTIONS)}, separated by commas. Only one source describes each rule; "
+        f"{', '.join(ASSUMPTIONS)}, separated by commas. Each rule comes from only one source; "
         "docs/estimates.md explains the rules (default: none)",
     )
     parser.add_argument(
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
-        help="the phase of the Tensor engine's clock in the estimate. The clock changes its rate "
-        "at the ends of windows of 3,413 ns; PART of a window, from 0 to less than 1, has passed "
-        "when the first product begins. On a device this part differs from run to run (default: a "
-        "phase that gives about the mean of all phases)",
+        help="the phase of the Tensor engine's clock in the estimate. The clock can change its "
+        "rate only at the end of a window of 3,413 ns. PART is the share of a window, from 0 to "
+        "less than 1, that has passed when the first matmul begins. On a device, PART differs from "
+        "run to run (default: a phase whose estimate is about the mean over all phases)",
     )
 
 
@@ -266,8 +267,8 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
-        help="the profile of numerics: documented, ideal or vendor-sim; environment variables such "
-        "as NEURON_RT_STOCHASTIC_ROUNDING_EN then have no effect",
+        help="the profile of numerics: documented, ideal or vendor-sim. With this option, "
+        "environment variables such as NEURON_RT_STOCHASTIC_ROUNDING_EN have no effect",
     )
     parser.add_argument(
         "--stochastic-rounding",
@@ -278,14 +279,14 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--matmul",
         choices=choices()["matmul"],
-        help="the method of matrix products. chain: fused multiply-adds in a fixed order, with the "
-        "same bits on every machine (default); blas: numpy's BLAS",
+        help="the method of matmuls. chain: fused multiply-adds in a fixed order, with the same "
+        "bits on every computer (default); blas: numpy's BLAS",
     )
     parser.add_argument(
         "--uninitialized",
         choices=choices()["uninitialized"],
-        help="what a read of uninitialized memory gives. report: NaN, or 4 for integers, and a "
-        "warning (default); zeros: 0 and a warning; raise: an error",
+        help="what a read of uninitialized memory returns. report: NaN, or 4 for integers, with a "
+        "warning (default); zeros: 0, with a warning; raise: an error",
     )
     parser.add_argument(
         "--precision",

@@ -219,7 +219,7 @@ def _text(scored: TableScore, by: Sequence[str]) -> Iterator[str]:
     for p in (*scored.points, *scored.asserted):
         yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
     yield ""
-    columns = f"{'median error':>13} {'within 20 %':>12} {'in range':>9} {'half-width':>11}"
+    columns = f"{'median error':>13} {'within 20%':>12} {'in range':>9} {'half-width':>11}"
     yield f"{'kernels':>8} {columns}"
     for name, figures in _groups(scored, by):
         if figures is not None:
@@ -249,8 +249,9 @@ def _number(value: float | None) -> str:
 def _order_text(total: Order) -> str:
     accuracy = "-" if total.accuracy is None else f"{total.accuracy:.1%}"
     return (
-        f"{total.chains} chains: median Spearman {_number(total.spearman)}, pairs that differ by "
-        f"more than 10 % in the right order {accuracy} ({total.right} of {total.pairs})"
+        f"{plural(total.chains, 'chain')}: median Spearman {_number(total.spearman)}; of the pairs "
+        f"that differ by more than 10%, {accuracy} are in the right order ({total.right} of "
+        f"{total.pairs})"
     )
 
 
@@ -404,10 +405,10 @@ def _calibrated(rows: Sequence[MeasuredRow], groups: Sequence[Summary]) -> Itera
         sign = "more" if group.offset >= 0 else "less"
         difference = f"{duration(abs(group.offset))} {sign}"
         yield (
-            f"  measurements are {difference} than the estimates, or {group.factor:.2f} times the "
-            "estimates"
+            f"  measurements are {difference} than the estimates, or {group.factor:.2f} times as "
+            "long"
         )
         known = overheads(machine.load(group.machine).name).get(group.harness)
         if known is not None:
             overhead = f"the overhead of {group.harness}, as in isa/harnesses.toml"
-            yield f"  {known.value:g} us of this difference are {overhead}"
+            yield f"  of this difference, {known.value:g} us are {overhead}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.source import Place
+from neuroncore.base.units import plural
 from neuroncore.eval import comparison
 from neuroncore.eval.examination import examined as check_program
 from neuroncore.eval.examination import unpacked
@@ -65,8 +66,9 @@ class Blindness:
         for number in self.weak_results:
             yield f"result {number} of the reference is constant or tiny"
         yield (
-            f"{self.instructions} instructions, {len(self.unseen)} of which could write zeros; "
-            f"{len(self.idle_inputs)} inputs without effect, {len(self.weak_results)} weak results"
+            f"{plural(self.instructions, 'instruction')}, of which {len(self.unseen)} could write "
+            f"zeros; {plural(len(self.idle_inputs), 'input')} without effect, "
+            f"{plural(len(self.weak_results), 'weak result')}"
         )
 
 

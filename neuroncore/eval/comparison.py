@@ -46,7 +46,7 @@ def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any
     if len(got) != len(expected):
         raise Refused(
             "WRONG_RESULT",
-            f"the candidate has {plural(len(got), 'result')}, but the reference has "
+            f"the candidate returns {plural(len(got), 'result')}, but the reference returns "
             f"{len(expected)}",
         )
     errors_of_results = [

@@ -204,7 +204,7 @@ class Worker:
         # there is no path if the candidate fails, for example if an index is out of bounds
         whole = outcome.entries.get("path")
         if whole is not None and differs(paths, whole):
-            message = "Python computed an argument from the iterations of a loop on the device"
+            message = "Python computed an argument from the iterations of a device loop"
             return RunOutcome(failed(Refused("DYNAMIC", message)), outcome.isolation, outcome.cost)
         return outcome._replace(entries={"passed": True, "error": None, "shapes": []})
 

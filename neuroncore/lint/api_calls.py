@@ -43,7 +43,7 @@ def allocations(spot: Spot) -> Iterator[Report]:
         [(scope, node)] if called is None else [(called, inner) for inner in called.of(ast.Call)]
     )
     if any(_is_shared(*scope_and_call) for scope_and_call in calls):
-        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is in a loop"
+        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is called in a loop"
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
@@ -258,7 +258,7 @@ def axes(spot: Spot) -> Iterator[Report]:
             and tensor.shape is not None
             and len(tensor.shape) == 1
         ):
-            yield "ONE_AXIS", node, f"{ast.unparse(node)} has one axis"
+            yield "ONE_AXIS", node, f"{ast.unparse(node)} has only one axis"
 
 
 @RULES.about(ast.Call)
@@ -346,12 +346,16 @@ def decorators(scope: Scope) -> Iterator[Report]:
 def _options(call: ast.Call) -> Iterator[Report]:
     for keyword in call.keywords:
         if keyword.arg == "mode":
-            yield "JIT_MODE", keyword.value, "nki.jit has the argument mode, which has no effect"
+            yield (
+                "JIT_MODE",
+                keyword.value,
+                "nki.jit is called with the argument mode, which has no effect",
+            )
         elif keyword.arg == "platform_target":
             yield (
                 "JIT_PLATFORM",
                 keyword.value,
-                "nki.jit has the argument platform_target, which was removed",
+                "nki.jit is called with the argument platform_target, which was removed",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.base.units import duration, size
+from neuroncore.base.units import duration, plural, size
 from neuroncore.machine.collective_time import CollectiveTime
 from neuroncore.machine.world import listed
 from neuroncore.time.meetings import collectives, time_of, together
@@ -130,22 +130,22 @@ def as_text(
     `most` collectives, yield the collectives with the longest waits, and then the number of the
     others."""
     rank, waited = slowest(timelines, operations)
-    why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
+    why = f": other ranks waited {duration(waited)} for it in total" if waited > 0 else ""
     total_ns = max(timeline.total_ns for timeline in timelines)
     yield f"{duration(total_ns)}; rank {rank} is the slowest{why}"
     longest = sorted(range(len(operations)), key=lambda n: -max(operations[n].waited_ns))[:most]
     for n in sorted(longest):
         yield _line(operations[n])
     if others := len(operations) - len(longest):
-        yield f"{others} more with shorter waits"
+        yield f"and {plural(others, 'collective')} with shorter waits"
 
 
 def _line(operation: CollectiveOperation) -> str:
     head = f"{operation.name} of {len(operation.ranks)} ranks ({listed(operation.ranks)})"
-    ends = f"ends at {duration(operation.end_ns)}, last was rank {operation.last}"
+    ends = f"ends at {duration(operation.end_ns)}, rank {operation.last} arrives last"
     waited = max(operation.waited_ns)
     if waited > 0:
-        ends += f", for which others waited up to {duration(waited)}"
+        ends += f" and others wait up to {duration(waited)} for it"
     if operation.time is None:
         return f"{head}: {ends}; {UNKNOWN}"
     time = operation.time

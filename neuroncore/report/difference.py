@@ -135,7 +135,7 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
     kinds = [[(array.dtype, array.shape) for array in results] for results in (old, new)]
     result_pairs = list(zip(old, new, strict=True))
     if kinds[0] == kinds[1] and all(a.tobytes() == b.tobytes() for a, b in result_pairs):
-        return "equal, bit by bit"
+        return "equal bit for bit"
     try:
         largest = max(compare(b, a).rel_l2 for a, b in result_pairs)
     except Incomparable as reason:

@@ -290,7 +290,7 @@ class Estimate:
         if self.low is None or self.high is None:
             return text
         ends = f"{duration(self.low * 1e9)} to {duration(self.high * 1e9)}"
-        words = "80 % range " if self.is_known else "range not known, similar kernels took "
+        words = "80% range " if self.is_known else "range not known, similar kernels took "
         doubt = f"; low confidence: {self.kind.doubt}" if self.kind.doubt else ""
         return f"{text} ({words}{ends}{doubt})"
 

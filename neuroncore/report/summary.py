@@ -452,7 +452,7 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
         where = ", ".join(map(str, c.worst))
         yield (
             f"result {number}: max abs error {c.max_abs:.3g}   relative L2 error {c.rel_l2:.3g}   "
-            f"worst at ({where}): got {c.got:.9g}, want {c.want:.9g}"
+            f"worst at ({where}): got {c.got:.9g}, expected {c.want:.9g}"
         )
 
 

@@ -44,7 +44,7 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):
-        chain = f"each instruction waits for the one before, {_chain(timeline, lines)}"
+        chain = f"each instruction waits for the previous one, {_chain(timeline, lines)}"
         waits = f" that waits for space: {space}; " if space else ": "
         return f"bound by a serial chain{waits}{chain}"
     bound_text = BOUND_TEXTS[limit.what] if limit.what in BOUND_TEXTS else _of_engine(limit.what)
@@ -76,8 +76,8 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
     how = ", ".join(f"{name} {share:.0%}" for name, share in largest)
     busiest = max(timeline.busy_share.items(), key=lambda item: item[1])
     return (
-        f"{names}; the time on this chain: {how}; no engine is busy for {SATURATED:.0%} of the "
-        f"time: the busiest, {busiest[0]}, works for {busiest[1]:.0%}"
+        f"{names}; time on this chain: {how}; no engine or queue is busy for {SATURATED:.0%} of "
+        f"the time: the busiest, {busiest[0]}, is busy for {busiest[1]:.0%}"
     )
 
 
@@ -123,7 +123,9 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
     where = ""
     if unequal is not None:
         more = duration(unequal.more_ns)
-        where = f"; {unequal.place.short} takes {more} longer on the last rank than on the median"
+        where = (
+            f"; {unequal.place.short} takes {more} longer on the last rank than on the median rank"
+        )
     if limit.what == "imbalance":
         return (
             f"bound by imbalance: {limit.how}; in total, the last rank arrives {waited} later than "
@@ -144,11 +146,11 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
     if limit.what == "collective bandwidth":
         return (
             f"bound by the links between ranks: {description}, {each} each; {limit.how} are "
-            "collectives; move fewer bytes, or overlap them with compute"
+            "collectives; move fewer bytes, or overlap collectives with compute"
         )
     return (
         f"bound by the start of collectives: {description}, {each} each, of which {fixed:.0%} does "
-        f"not depend on bytes; {limit.how} are collectives; use fewer, larger ones"
+        f"not depend on bytes; {limit.how} are collectives; use fewer, larger collectives"
     )
 
 
@@ -168,9 +170,9 @@ def _of_engine(name: str) -> BoundText:
         count = int((timeline.queue == queue).sum())
         busy = timeline.busy_share[name]
         return (
-            f"the {name} engine: busy {busy:.0%} of the time with {plural(count, 'instruction')}, "
-            f"most on the critical path at {where}; give it less work, or move some to another "
-            "engine"
+            f"the {name} engine: it is busy {busy:.0%} of the time with "
+            f"{plural(count, 'instruction')}, mostly at {where}; give it less work, or move some "
+            "work to another engine"
         )
 
     return BoundText(lambda parts: parts.work.get(name, 0.0), engine_sentence)
@@ -187,8 +189,9 @@ def _bandwidth(timeline: Timeline, where: str) -> str:
 def _rows(timeline: Timeline, where: str) -> str:
     count = int(timeline.moves.sum())
     return (
-        f"DMA rows: {plural(count, 'transfer')} of {size(_moved(timeline) / count)} on average, "
-        f"mostly at {where}; move longer contiguous rows of HBM"
+        f"DMA rows (each contiguous row of a transfer has a fixed cost): "
+        f"{plural(count, 'transfer')} of {size(_moved(timeline) / count)} on average, mostly at "
+        f"{where}; move longer contiguous rows of HBM"
     )
 
 
@@ -196,8 +199,9 @@ def _issue(timeline: Timeline, where: str) -> str:
     is_transfer = timeline.moves
     each = duration(float(timeline.busy[is_transfer].mean()))
     return (
-        f"DMA issue: {plural(int(is_transfer.sum()), 'transfer')}, one per {each}, mostly at "
-        f"{where}; use fewer, larger transfers"
+        f"DMA issue (writing the descriptors of a transfer takes {each}): "
+        f"{plural(int(is_transfer.sum()), 'transfer')}, mostly at {where}; use fewer, larger "
+        "transfers"
     )
 
 

@@ -38,7 +38,6 @@ from neuroncore.time.policy import POLICIES, requests
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
-    CHAIN,
     Bound,
     BoundSearch,
     Effect,
@@ -378,15 +377,14 @@ def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
 def _first(edits: Sequence[Advice]) -> str:
     """Return the best edit in words, or a remark that there is none, as a part of a sentence."""
     if not edits:
-        return "none of the edits that were tried saves 1% or more"
-    return f"best edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"
+        return "no edit that was tried saves 1% or more"
+    return f"best edit: at {edits[0].what}, {edits[0].how} ({-edits[0].gain:+.0%})"
 
 
 # --- output ---------------------------------------------------------------------------------------
 
 
 WIDTH = 64  # characters for the description of a change
-WAITS = "waits between instructions"  # a serial chain in a table
 
 
 def _text(report: Why) -> Iterator[str]:
@@ -420,7 +418,7 @@ def _html(report: Why) -> Iterator[str]:
             (str(edit), duration(edit.ns), f"{-edit.gain:+.0%}", _range(edit), edit.space)
             for edit in answers.edits[: report.top]
         ]
-        yield display.table(edits, ("edit", "estimate", "change", "range", "takes"))
+        yield display.table(edits, ("edit", "estimate", "change", "range", "memory"))
         others = [what_if for what_if in (*answers.world, *answers.limits) if what_if.matters][
             : report.top
         ]
@@ -440,12 +438,12 @@ def _whose(report: Why) -> str:
 
 def _edits(answers: Answers, top: int) -> Iterator[str]:
     if not answers.edits:
-        yield "edits: none that was tried saves 1% or more"
+        yield "edits: no edit that was tried saves 1% or more"
     else:
-        head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'takes':<16}"
+        head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'memory':<16}"
         yield f"{head}then bound by"
     for edit in answers.edits[:top]:
-        figures = f"{_change(edit)}  {_range(edit):<16}{edit.space:<16}{_bound(edit)}"
+        figures = f"{_change(edit)}  {_range(edit):<16}{edit.space:<16}{edit.bound}"
         yield f"  {edit!s:<{WIDTH}}{figures}"
     if more := len(answers.edits) - top:
         yield from [f"and {more} more"] * (more > 0)
@@ -453,7 +451,7 @@ def _edits(answers: Answers, top: int) -> Iterator[str]:
         yield ""
         yield "with other ranks or collectives"
     for what_if in answers.world:
-        yield f"  {what_if!s:<{WIDTH}}{_change(what_if)}  then {_bound(what_if)}"
+        yield f"  {what_if!s:<{WIDTH}}{_change(what_if)}  then bound by {what_if.bound}"
 
 
 def _limits(answers: Answers, top: int) -> Iterator[str]:
@@ -467,10 +465,6 @@ def _limits(answers: Answers, top: int) -> Iterator[str]:
         yield f"smaller limits: {', '.join(smaller)}"
     if not answers.all:
         yield f"({SOME})"
-
-
-def _bound(what_if: WhatIf) -> str:
-    return WAITS if what_if.bound == CHAIN else what_if.bound
 
 
 def _change(what_if: WhatIf) -> str:

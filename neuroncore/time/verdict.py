@@ -66,7 +66,7 @@ class Bound:
         if self.what == "nothing":
             return "nothing: no instruction was issued"
         if self.what == CHAIN:
-            return f"a serial chain: each instruction waits for the one before ({self.how})"
+            return f"a serial chain: each instruction waits for the previous one ({self.how})"
         if self.what == COLLECTIVES:
             return f"the {self.what} ({self.how})"
         return f"{self.what} ({self.gain:.0%} less time {self.how})"
@@ -138,7 +138,7 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
     name, share = max(timeline.busy_share.items(), key=lambda item: item[1])
     return Bound(
         CHAIN,
-        f"the busiest engine or queue, {name}, works {share:.0%} of the time",
+        f"the busiest engine or queue, {name}, is busy {share:.0%} of the time",
     )
 
 

@@ -101,7 +101,7 @@ def compared(agreement: Agreement) -> PageOutcome:
     if agreement:
         limits = ", ".join(f"{allowed:.3g}" for allowed in agreement.tolerances)
         return PageOutcome(
-            "right", f"the results agree with the reference, relative L2 at most {limits}"
+            "right", f"the results agree with the reference (allowed relative L2 error: {limits})"
         )
     maps = [(n, error_map) for n, error_map in enumerate(agreement.maps) if error_map is not None]
     return PageOutcome("wrong", "\n".join(_differing(agreement)), maps=maps)
@@ -113,10 +113,10 @@ def _differing(agreement: Agreement) -> Iterator[str]:
     ):
         if not comparison.rel_l2 <= allowed:
             at = ", ".join(map(str, comparison.worst))
-            error = f"relative L2 {comparison.rel_l2:.3g} (at most {allowed:.3g})"
+            error = f"relative L2 error {comparison.rel_l2:.3g}, allowed {allowed:.3g}"
             yield (
-                f"result {number} differs, worst element at ({at}): got {comparison.got:.9g}, "
-                f"want {comparison.want:.9g}, {error}"
+                f"result {number} differs: worst element at ({at}): got {comparison.got:.9g}, "
+                f"expected {comparison.want:.9g}; {error}"
             )
 
 

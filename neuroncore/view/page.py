@@ -131,7 +131,7 @@ def _difference(difference: dict[str, Any]) -> dict[str, Any]:
     text = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
     faster = difference.get("new_is_faster")
     if faster is not None:
-        text += f" The new one is faster with a probability of {faster:.0%}."
+        text += f" The new run is faster with a probability of {faster:.0%}."
     rows = [line for line in difference["lines"] if "place" in line]
     changed = [line for line in rows if abs((line["old"] or 0) - (line["new"] or 0)) >= MOVED]
     single = [line["place"] for line in changed if None in (line["old"], line["new"])]

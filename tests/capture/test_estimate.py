@@ -89,7 +89,7 @@ def test_the_range_is_over_all_phases_of_the_clock(tmp_path):
     path = tmp_path / "k.neff"
     path.write_bytes(captures.neff(captures._copying()))
     told = run.load(path)
-    assert "80 % range" in str(told.why()) and told.summary["is_simulation"]
+    assert "80% range" in str(told.why()) and told.summary["is_simulation"]
     assert not told.why().to_dict()["measured"]
 
 

@@ -228,7 +228,7 @@ def test_a_program_that_waits_forever_is_refused_in_one_sentence():
     x = normal(128, 64)
     sentence = (
         r"Vector instruction 4 EVENT_SEMAPHORE \(I-4\) waits for semaphore 6 \(Vector\) >= 1, "
-        r"but its value is 0; other engines that wait: 0"
+        r"but its value is 0; number of other engines that wait: 0"
     )
     with pytest.raises(UsageError, match=sentence):
         ran([word(0xA0, wait=(5, 6, 1))], x)

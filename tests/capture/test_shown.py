@@ -63,7 +63,7 @@ def test_the_page_of_a_compiled_program_states_that_its_times_are_estimates(tmp_
     (core,), _ = program.shown()
     assert core["how"] == "an estimate of the program's own instructions"
     text = core["verdict"]["text"]
-    assert text.startswith("estimate ") and "80 % range" in text and "measured" not in text
+    assert text.startswith("estimate ") and "80% range" in text and "measured" not in text
     assert core["memories"]["sbuf"]["bytes"] > 0
     # nothing is known about the clock, so that it has no row
     assert [counter["name"] for counter in core["counters"]] == ["DMA Throughput"]

@@ -256,7 +256,7 @@ def test_other_orders_are_reported_with_the_loops_that_they_cover(tmp_path, caps
     file.write_text(RACING, "utf-8")
     code, out = checked(capsys, file, "--orders", "3", "--strict")
     assert code == 1 and "racing.py:7:5: warning[ORDER_MATTERS]" in out
-    assert "1 other order of the cores replayed, in which 1 of 1 pairs" in out.splitlines()[-1]
+    assert "in 1 other order of the cores, in which 1 of 1 pairs" in out.splitlines()[-1]
 
 
 ON_THE_CHIP = KERNEL.replace("    return out\n", "    return tile\n")

@@ -39,7 +39,7 @@ def test_a_row_may_have_the_arguments_of_its_launch(capsys, folder):
     (folder / "rows.csv").write_text(head + row.format("standalone,0.5") + row.format(","))
     assert main(["calibrate", "rows.csv"]) == 0
     assert (
-        "15.1 us of this difference are the overhead of neuron-profile" in capsys.readouterr().out
+        "of this difference, 15.1 us are the overhead of neuron-profile" in capsys.readouterr().out
     )
     for facts, said in (("alone,", "'standalone'"), (",1.5", "line 2: clock_phase")):
         (folder / "rows.csv").write_text(head + row.format(facts))

@@ -73,7 +73,7 @@ def test_tools_run_kernels_in_isolated_processes(tmp_path):
     text = found["run"][0]
     assert "kernel on trn2" in text and "isolation  linux (namespaces" in text
     assert "1 launch run" in found["check"][0]
-    assert "kernel" in found["why"][0] and "equal, bit by bit" in found["diff"][0]
+    assert "kernel" in found["why"][0] and "equal bit for bit" in found["diff"][0]
     verdict = json.loads(found["eval"][0])
     assert (verdict["status"], verdict["repeat"]) == ("passed", None)
     assert "UNINIT_READ" in found["explain"][0] and "trn2" in found["machines"][0]

@@ -14,7 +14,7 @@ from device import TARGETS
 from neuroncore.cli import main, schemas, terminal, view
 
 TEXT = (
-    "double on trn2\n  estimate   1 us (80 % range 1 us to 2 us)   bound by DMA latency\n  DIFFERS"
+    "double on trn2\n  estimate   1 us (80% range 1 us to 2 us)   bound by DMA latency\n  DIFFERS"
 )
 
 

@@ -156,7 +156,7 @@ def test_hidden_inputs_are_not_in_a_specification(batch, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "line 6: the results pass even if dma_copy writes zeros" in said
     assert (
-        "5 instructions, 1 of which could write zeros; 0 inputs without effect, 0 weak results"
+        "5 instructions, of which 1 could write zeros; 0 inputs without effect, 0 weak results"
         in said
     )
 

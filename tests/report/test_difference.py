@@ -76,7 +76,7 @@ def test_a_small_difference_is_inside_the_noise(products):
 
 
 def test_results_are_equal_by_their_bits(products):
-    assert products[0].diff(products[2]).results == "equal, bit by bit"
+    assert products[0].diff(products[2]).results == "equal bit for bit"
     assert run(1).diff(run(1, 4.0)).results == "differ: relative L2 1"
     shorter = neuroncore.run(scaling(1), X[:64], target="trn2")
     assert run(1).diff(shorter).results.startswith("not comparable: ")
@@ -89,7 +89,7 @@ def test_a_kernel_without_results_is_compared_by_what_it_changes():
         nisa.dma_copy(x, tile)
 
     one, other = (neuroncore.run(fill, X.copy(), target="trn2") for _ in range(2))
-    assert one.diff(other).results == "equal, bit by bit"
+    assert one.diff(other).results == "equal bit for bit"
     nothing = neuroncore.run(fill, np.full_like(X, 3), target="trn2")
     assert one.diff(nothing).results == "none to compare"
 
@@ -162,7 +162,7 @@ def test_the_command_accepts_kernels_and_saved_runs(file, tmp_path, capsys):
     capsys.readouterr()
     assert main(["diff", str(saved), f"{file}::double", "--json", "--target", "trn2"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "neuroncore.diff/1" and found["results"] == "equal, bit by bit"
+    assert found["schema"] == "neuroncore.diff/1" and found["results"] == "equal bit for bit"
     assert found["figures"] == {} and found["total_time"][0] == found["total_time"][1]
 
 

@@ -151,7 +151,7 @@ def test_an_estimate_is_printed_with_its_range():
     stated, total = range_of(kind_of(made)), made.total_ns
     first = next(as_text(made))
     said = f"{units.duration(total * stated.low)} to {units.duration(total * stated.high)}"
-    assert first.startswith(f"estimate   {units.duration(total)} (80 % range {said})   bound by ")
+    assert first.startswith(f"estimate   {units.duration(total)} (80% range {said})   bound by ")
     fields = summary(made)
     assert fields["total_time_p10"] == pytest.approx(total * stated.low / 1e9)
     assert fields["total_time_p90"] == pytest.approx(total * stated.high / 1e9)

@@ -380,7 +380,7 @@ def test_run_and_why_state_what_is_assumed_about_the_launch():
 
 def test_a_comparison_is_a_line_with_the_worst_place():
     line = next(iter(compared([compare([[1.0, 2.0]], [[1.0, 4.0]])])))
-    assert "max abs error 2 " in line and "worst at (0, 1): got 2, want 4" in line
+    assert "max abs error 2 " in line and "worst at (0, 1): got 2, expected 4" in line
 
 
 # --- the same twice -------------------------------------------------------------------------------

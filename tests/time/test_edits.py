@@ -156,7 +156,7 @@ X16, WIDE = zeros(*TILE, dtype=ml_dtypes.bfloat16), zeros(128, 4096)
         (summed, (W16, X16, False),
          "accumulate the products in PSUM instead of adding each one to a tile",
          (W16, X16, True), 0.02),
-        (summed, (W32, ONE, True), "bfloat16 operands, from the inputs on", (W16, X16, True), 1e-9),
+        (summed, (W32, ONE, True), "use bfloat16 operands and inputs", (W16, X16, True), 1e-9),
         (chained, (WIDE, 1, False), "work in halves", (WIDE, 2, False), 0.02),
     ],
 )  # fmt: skip

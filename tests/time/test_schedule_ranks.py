@@ -129,9 +129,9 @@ def test_waits_between_ranks_are_reported():
     assert operation.ranks == (0, 1, 2, 3) and operation.last == 1
     assert operation.waited_ns[1] == 0 < operation.waited_ns[0] == operation.waited_ns[2]
     first, line = as_text(run.timelines, run.collectives)
-    assert "rank 1 is the slowest: others waited" in first
+    assert "rank 1 is the slowest: other ranks waited" in first
     assert "all_reduce of 4 ranks (0 to 3): 32 KiB by mesh in" in line
-    assert "scaled, not measured" in line and "last was rank 1, for which others" in line
+    assert "scaled, not measured" in line and "rank 1 arrives last and others wait up to" in line
 
 
 def test_equal_ranks_do_not_wait():

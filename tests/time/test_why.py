@@ -25,9 +25,9 @@ def naive():
 def test_issue_of_transfers_bounds_naive_products_and_bandwidth_does_not(naive):
     found = naive.why(top=1).answers
     assert found.sentence == (
-        "bound by DMA issue: 272 transfers, one per 550 ns, mostly at ch05_matmul.py:128; use "
-        "fewer, larger transfers; more bandwidth would not help; best edit, at "
-        "ch05_matmul.py:128: load each tile once and keep it (-67%)"
+        "bound by DMA issue (writing the descriptors of a transfer takes 550 ns): 272 transfers, "
+        "mostly at ch05_matmul.py:128; use fewer, larger transfers; more bandwidth would not help; "
+        "best edit: at ch05_matmul.py:128, load each tile once and keep it (-67%)"
     )
     gains = {str(one): one.gain for one in found.limits}
     assert gains["DMA issue at no cost"] > 0.5
@@ -55,7 +55,7 @@ def test_text_has_the_path_by_line_the_edits_and_the_limits(naive):
     text = str(naive.why(top=2))
     assert text == repr(naive.why(top=2))  # the text in a notebook
     first, second, *rest = text.splitlines()
-    assert first.startswith("naive on trn2   147 us (80 % range")
+    assert first.startswith("naive on trn2   147 us (80% range")
     assert second.startswith("bound by DMA issue")
     assert any(line.split()[:3] == ["98%", "ch05_matmul.py:128", "dma_copy"] for line in rest)
     (edit,) = (line for line in rest if "move 4 tiles" in line)
@@ -157,7 +157,7 @@ def test_the_command_prints_the_answer(file, capsys):
     assert code == 0
     assert (
         out.startswith("double on trn2")
-        and "each instruction waits for the one before, mine.py:7 -> 8 -> 10" in out
+        and "each instruction waits for the previous one, mine.py:7 -> 8 -> 10" in out
     )
     assert "mine.py:7" in out
 

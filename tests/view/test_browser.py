@@ -43,9 +43,9 @@ def test_everything_on_the_screen_is_in_the_document(tab, run):
         assert f"{name}\t{figures[name]}\n" in shown
     assert f"hbm_read_bytes\t{units.size(figures['hbm_read_bytes'])}\n" in shown
     assert f"\ntotal_time\t{units.duration(1e9 * figures['total_time'])}\n" in shown
-    assert f"mfu_estimated_percent\t{100 * figures['mfu_estimated_percent']:.1f} %\n" in shown
+    assert f"mfu_estimated_percent\t{100 * figures['mfu_estimated_percent']:.1f}%\n" in shown
     for line in core["lines"]:
-        share = f"{100 * line['critical_ns'] / core['total_ns']:.1f} %"
+        share = f"{100 * line['critical_ns'] / core['total_ns']:.1f}%"
         row = tab.text(f"#text .row[data-line='{line['line']}']")
         assert share in row if line["critical_ns"] else "%" not in row.split("\n")[1]
 
@@ -62,7 +62,7 @@ def test_the_first_screen_has_the_suggestions_and_the_lines_that_cost_most(
         assert f"line {rows[0]['place'].rpartition(':')[2]}" in " ".join(hot[1:3])
         (core,) = viewed.document(run.view())["cores"]
         for one in core["suggestions"]:
-            assert f"{100 * one['gain']:.1f} %" in opened.text("#suggestions")
+            assert f"{100 * one['gain']:.1f}%" in opened.text("#suggestions")
             assert one["change"] in opened.text("#suggestions")
         for shown in ("#suggestions", "#hot"):
             box = opened.page.locator(shown).bounding_box()
@@ -103,7 +103,7 @@ def test_suggestions_agree_with_why(tab, run):
     assert tab.text("#sentence") == answers.sentence.replace("->", "→")
     for one in (*answers.edits[:1], answers.limits[0]):
         (row,) = (line for line in shown.split("\n") if line.startswith(f"{one}\t"))
-        assert f"{100 * abs(one.gain):.1f} %" in row and row.endswith(one.bound)
+        assert f"{100 * abs(one.gain):.1f}%" in row and row.endswith(one.bound)
 
 
 def test_times_that_the_page_decodes_agree_with_the_run(tab, run):
@@ -141,7 +141,7 @@ def test_every_step_shows_its_writers_and_readers(tab):
     rows = [line for line in matmul.split("\n") if line.startswith(("reads\t", "writes\t"))]
     stationary, moving, dst = rows
     assert "0 dma_copy" in stationary and "1 dma_copy" in moving
-    assert "nothing before" in dst and "read by 3 tensor_scalar" in dst
+    assert "nothing earlier" in dst and "read by 3 tensor_scalar" in dst
     tab.page.click("text=3 tensor_scalar >> nth=0")
     assert tab.does("view.state.step") == 3
 
@@ -266,7 +266,7 @@ def test_a_search_reports_words_that_it_cannot_read(tab):
     for query in ("nonsense:3", "dma wait>fast", "line:x"):
         tab.does(f"view.set({{ query: '{query}' }})")
         unknown = query.split()[-1]
-        assert tab.text("#matches").startswith(f"no such word: {unknown}; the words are op:, line:")
+        assert tab.text("#matches").startswith(f"no such word: {unknown}; use op:NAME, line:N")
         assert tab.does("view.timeline.marked().test(0)") is False
 
 

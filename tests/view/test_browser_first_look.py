@@ -103,7 +103,7 @@ def eyes(chromium, pytestconfig):
 def answers(core):
     """The text that the first screen must have for a core that ran."""
     hot = max(core["lines"], key=lambda line: line["critical_ns"])
-    gains = [f"{100 * one['gain']:.1f} %" for one in core["suggestions"]]
+    gains = [f"{100 * one['gain']:.1f}%" for one in core["suggestions"]]
     before = "line " if len({line["file"] for line in core["lines"]}) == 1 else ".py:"
     return [
         core["verdict"]["text"],

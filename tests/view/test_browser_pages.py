@@ -232,7 +232,7 @@ def test_precision_by_line_leads_to_the_line(chromium, tmp_path):
     with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "pane=precision")
         shown = opened.text("[data-pane=precision].pane")
-        assert first["text"] in shown and f"{100 * first['share']:.1f} %" in shown
+        assert first["text"] in shown and f"{100 * first['share']:.1f}%" in shown
         opened.page.click("[data-pane=precision].pane button")
         number = opened.does("view.core().lines[view.state.line].line")
         assert first["place"].endswith(f":{number}")
@@ -263,7 +263,7 @@ def test_a_page_of_a_window_shows_its_part_of_the_run(chromium, run, tmp_path):
             assert found == pytest.approx(wanted.tolist(), abs=0.11)
         low, high = opened.does("[view.state.from, view.state.to]")
         assert (low, high) == (min(rows["begin_ns"]), pytest.approx(max(rows["end_ns"]), abs=0.11))
-        assert opened.text("#window").startswith("instructions 10 to 14 of 20: use --window A:B")
+        assert opened.text("#window").startswith("instructions 10 to 14 of 20; use --window A:B")
         assert opened.text("[data-pane=step].pane").startswith("11 dma_copy")
         opened.page.keyboard.press("End")
         assert opened.errors == []

@@ -36,7 +36,7 @@ def test_answers_differences_estimates_and_precision_are_displayed():
     errors = neuroncore.precision_of(viewed.product, *viewed.operands(64))
     for one, words in (
         (found, [found.answers.sentence, found.lines[0].name, *map(str, found.answers.edits[:1])]),
-        (other, ["inside the noise", "equal, bit by bit"]),
+        (other, ["inside the noise", "equal bit for bit"]),
         (run.estimate, [run.estimate.time, str(run.estimate.bound)]),
         (errors, [f"{errors.results[0].rel_l2:.3g}"]),
     ):

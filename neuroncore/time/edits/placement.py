@@ -72,7 +72,7 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_with_narrow_operands, place=line.place)
-    return edit(base, line.place, "bfloat16 operands, from the inputs on", make)
+    return edit(base, line.place, "use bfloat16 operands and inputs", make)
 
 
 def _with_narrow_operands(program: Program, place: Place) -> Edited | None:

@@ -65,9 +65,9 @@ export async function drawArray(pane, core) {
   output.textContent = `cycle ${cycle} of ${systolic.cycles}`;
   const picture = state.corner ? corner(shown, cycle) : canvas(shown, cycle);
   sides.replaceChildren(picture, el("div", {}, said(shown, cycle, core), el("p", { class: "faint" },
-    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave at the bottom, into a PSUM bank. "
+    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left. Sums leave at the bottom, into a PSUM bank. "
     + "Loading weights takes this long only if it does not overlap with another product. "
-    + (systolic.weights ? "The page adds the sums in the order of the array; dst is from the run."
+    + (systolic.weights ? "The page computes the sums in the order of the array; dst has the values of the run."
       : "The page has no values for this step: run `neuroncore view` with --values A:B to store them."))));
 }
 
@@ -77,7 +77,7 @@ function controls(step, systolic) {
   const speeds = el("select", { id: "speed", "aria-label": "cycles per second", onchange: (event) => {
     set({ speed: Number(event.target.value) });
     if (running) play(systolic), play(systolic);
-  } }, ...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === state.speed }, `${speed} a second`)));
+  } }, ...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === state.speed }, `${speed} per second`)));
   return el("div", { class: "controls", id: `controls${step}` },
     el("button", { id: "play", onclick: () => play(systolic) }, "play / stop"), speeds,
     el("button", { onclick: () => by(-1) }, "\u2212 1"),
@@ -258,7 +258,7 @@ function said(shown, cycle, core) {
   const now = systolic.at(cycle, row, column), done = systolic.at(cycle, systolic.rows, column);
   const rows = [
     ["array", `${systolic.rows} rows of K by ${systolic.columns} columns of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
-      + `${((100 * systolic.rows * systolic.columns) / (cells.rows * cells.columns)).toFixed(0)} % of the cells`],
+      + `${((100 * systolic.rows * systolic.columns) / (cells.rows * cells.columns)).toFixed(0)}% of the cells`],
     ["moving", `${systolic.count} columns${systolic.passes.length > 1 ? ", in four passes that multiply halves of the float32 operands" : ""}`
       + (array.moving ? "" : ", of the identity matrix")],
     ["estimate", `occupies the engine for ${array.cycles} cycles`],

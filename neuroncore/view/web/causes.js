@@ -19,10 +19,10 @@ export function named(core, i) {
 export function reason(core, i) {
   const cause = core.cause[i];
   if (core.is(i, ELSEWHERE)) return "an instruction that is not in this window";
-  if (cause < 0) return "nothing, it began at once";
+  if (cause < 0) return "nothing: it began at once";
   if (core.is(i, IN_TURN)) return `${named(core, cause)}, the instruction before it in the queue`;
   const late = core.begin[i] - core.end[cause];
-  const more = late > 0.05 ? `; it began ${duration(late)} later` : "";
+  const more = late > 0.05 ? `; this instruction began ${duration(late)} later` : "";
   return `${named(core, cause)}, whose result is available at ${moment(core.end[cause])}${more}`;
 }
 

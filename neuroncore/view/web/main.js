@@ -21,11 +21,13 @@ import { Tiles } from "./tiles.js";
 import { drawValues } from "./values.js";
 
 const KEYS = [
-  ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "select the instruction that the step waited for, or one that waits for the step"],
-  ["o", "program order or time order"], ["+ -  [ ]", "zoom, move"], ["0", "the whole run"], ["z", "zoom to the step"],
-  ["/", "search; Enter goes to the next match"], ["Esc", "clear the line and the search"], ["1 to 9", "panes"],
-  ["t", "light or dark"], ["l", "large type"], ["\u2191 \u2193 in the source", "previous, next line with instructions"], ["arrows in a picture of values or of the array", "choose an element"],
-  ["wheel, drag, shift-drag", "zoom, move, zoom into a box"],
+  ["← →", "step back, step forward"], ["Home  End", "go to the first step, to the last step"],
+  ["c", "go to the instruction that this step waited for"], ["w", "go to an instruction that waits for this step"],
+  ["o", "switch between program order and time order"], ["+  -", "zoom in, zoom out"], ["[  ]", "move left, move right"],
+  ["0", "show the whole run"], ["z", "zoom to the step"], ["/", "search; Enter goes to the next match"],
+  ["Esc", "deselect the line and clear the search"], ["1 to 9", "open a pane"], ["t", "switch between light and dark"],
+  ["l", "switch between usual and large type"], ["\u2191 \u2193 in the source", "select the previous, the next line with instructions"],
+  ["arrows in a picture of values or of the array", "select an element"], ["wheel, drag, shift-drag", "zoom, move, zoom into a box"],
 ];
 
 const panes = {};
@@ -233,7 +235,7 @@ function startBare() {
   document.body.classList.add("bare");
   const nothing = { files: made.files, lines: [] }, shown = new Source();
   shown.open(nothing, made.error);
-  $("verdict").textContent = `${document.title}: no timeline (the error is before the first instruction, or the run has several cores)`;
+  $("verdict").textContent = `${document.title}: no timeline, because the error came before the first instruction, or the run has several cores`;
   drawOutcome(made.error);
   listen(theme);
   $("theme").addEventListener("click", turned);

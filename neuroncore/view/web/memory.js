@@ -9,10 +9,10 @@ import { $, duration, el, moment, plural, size } from "./text.js";
 const HEIGHT = 170;
 const ESTIMATED = "A rectangle is a tensor from its first use to its last, hatched between its first write "
   + "and its first read. The line shows how much memory is in use over time. \"In program order\" is the peak if instructions ran "
-  + "one after another; the estimate allocates this much. Without an address from the kernel, a tensor is "
-  + "shown at the lowest free address; the device's compiler chooses a different address.";
+  + "one after another; the estimate allocates this much. If the kernel gives no address, a tensor is "
+  + "shown at the lowest free address; the device's compiler may choose a different address.";
 const MEASURED = "A rectangle is an operand of instructions at the compiler's address, from its first use to its last. "
-  + "The line is the sum of their bytes. Transfers are not included.";
+  + "The line is the sum of the operands' bytes. Transfers are not included.";
 
 /** Return the tensors of a memory, each with its address, its lifetime, its first write, and its first and
  * last read. */
@@ -93,8 +93,8 @@ class MemoryMap {
     board.axis();
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);
-    this.said.replaceChildren(el("b", {}, this.memory.toUpperCase()), ` per partition: ${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`
-      + `${core.capture ? "" : `, in program order ${size(limits.peak)}`}; at ${moment(now, 10)}: `
+    this.said.replaceChildren(el("b", {}, this.memory.toUpperCase()), ` per partition: peak ${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`
+      + `${core.capture ? "" : ` (in program order ${size(limits.peak)})`}; at ${moment(now, 10)}: `
       + `${plural(alive.length, "tile")}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`);
     for (const share of [0, 0.5, 1]) {
       const byte = Math.round(this.top * share);
@@ -217,7 +217,7 @@ class MemoryMap {
     card.hidden = !tile;
     if (!tile) return;
     const unread = tile.last ? `last read until ${moment(tile.last)}` : "never read";
-    const lies = this.core.kindOf(tile.area).placed ? "at" : "for example at";
+    const lies = this.core.kindOf(tile.area).placed ? "at byte" : "for example at byte";
     const waits = Number.isFinite(tile.read) && tile.read > tile.written
       ? `\nwritten ${duration(tile.read - tile.written)} before its first read` : "";
     card.textContent = `${this.called(tile)}\n${size(tile.bytes)} per partition, ${lies} ${tile.at}\n`

@@ -22,7 +22,7 @@ export function drawHead(core, cores, { version, served, error }) {
   // an arrow of one letter does not break at the end of a line
   $("sentence").textContent = (core.sentence ?? "").replaceAll("->", "→");
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
-    .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
+    .map(([name, share]) => `${name} ${(100 * share).toFixed(0)}%`);
   const parts = [core.capture ? core.how : `an estimate, ${core.order}`, plural(core.instructions, "instruction"), `busy: ${shares.join(", ")}`,
     core.coverage && `covers ${core.coverage}`, `neuroncore ${version}`];
   $("subtitle").textContent = parts.filter(Boolean).join("   ·   ");
@@ -38,7 +38,7 @@ function drawWindow(core, served) {
   const last = core.first + core.count - 1;
   const said = `instructions ${core.first.toLocaleString("en")} to ${last.toLocaleString("en")} of `
     + `${core.instructions.toLocaleString("en")}`;
-  if (!served) return [`${said}: use --window A:B for others, or --serve for all`];
+  if (!served) return [`${said}; use --window A:B to show others, or --serve to show all`];
   const link = (text, first) => {
     const from = Math.max(0, Math.min(first, core.instructions - core.count));
     return from === core.first ? "" : el("a", { href: `?window=${from}:${from + core.count}` }, text);
@@ -69,8 +69,8 @@ export function drawPrecision(pane, core) {
       figure(line.ulps_rms), figure(line.ulps_max), el("code", {}, line.text)];
   });
   pane.replaceChildren(
-    ...results.map((result, n) => el("div", {}, `result ${n}: relative L2 ${figure(result.rel_l2)} from float64`)),
-    table(["line", "", "share", "ulps, rms", "ulps, max", ""], rows, [2, 3, 4]));
+    ...results.map((result, n) => el("div", {}, `result ${n}: relative L2 error ${figure(result.rel_l2)} against float64`)),
+    table(["line", "", "share of the error", "ulps, rms", "ulps, max", ""], rows, [2, 3, 4]));
 }
 
 function where(core, found) {
@@ -89,7 +89,7 @@ export function drawWhatIf(pane, core) {
   });
   pane.replaceChildren(el("p", { class: "faint" },
     "The same instructions, scheduled again with one change.", core.covers ? ` (${core.covers}.)` : ""),
-    table(["if", "it takes", "change", "", "then bound by"], rows, [1, 2]));
+    table(["if", "estimate", "change", "", "then bound by"], rows, [1, 2]));
 }
 
 export function drawFigures(pane, core) {

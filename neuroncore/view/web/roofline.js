@@ -68,6 +68,6 @@ export function drawRoofline(pane, core) {
   const roof = (dot) => Math.min(peaks[dot.format] ?? most, dot.line < 0 ? (dot.at * slope) / 1e3 : Infinity);
   const rows = found.map((dot) => [dot.name, dot.format ?? "", dot.tflops.toPrecision(3), roof(dot).toPrecision(3), percent(dot.tflops / roof(dot))]);
   return pane.replaceChildren(el("div", {}, picture, table(["", "format", "TFLOPS", "roof", "share"], rows, [2, 3, 4]),
-    el("p", { class: "faint" }, `Orange: the kernel, over its whole time; its roof is the peak of its format or the HBM bandwidth, ${slope} GB/s. `
+    el("p", { class: "faint" }, `Orange: the kernel, over its whole time; its roof is the peak of its format, or its flops per byte times the HBM bandwidth of ${slope} GB/s if this is less. `
       + "Blue: a line while its products run; its roof is the peak of its format.")));
 }

@@ -5,7 +5,7 @@ import { CRITICAL, TRANSFER } from "./model.js";
 const UNITS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 const LENGTH = /^(wait|busy|takes)([<>])([\d.]+)(ns|us|ms|s)?$/;
 
-export const WORDS = "the words are op:, line:, wait>, busy<, takes>500ns, dma, critical, and any text of a call";
+export const WORDS = "use op:NAME, line:N, wait>500ns, busy<1us, takes>2us, dma, critical, or any text of a call";
 
 /** Return a test of instructions for a search text, and the words of the text that have no meaning. */
 export function matching(core, text) {

@@ -123,17 +123,17 @@ export class Source {
   figures(line, index) {
     const { core } = this, costliest = index === this.costliest ? ", the most expensive line" : "";
     const busy = line.busy_ns.map((ns, q) => [core.queues[q], ns]).filter(([, ns]) => ns > 0)
-      .map(([name, ns]) => `${name} ${duration(ns)}`).join(", ");
+      .map(([name, ns]) => `${duration(ns)} on ${name}`).join(", ");
     const rows = [
       ["line", `${core.files[line.file].name.split(/[\/]/).at(-1)}:${line.line}${costliest}`],
-      ["instructions", String(line.count)],
+      ["instructions", line.count.toLocaleString("en")],
       ["critical path", `${duration(line.critical_ns)}, ${percent(line.critical_ns / (core.total_ns || 1))}`],
       ["busy", busy || "nothing"],
     ];
     if (line.transfers) {
       const each = size(line.transfer_bytes / line.transfers);
-      rows.push(["transfers", `${line.transfers} of ${each} on average, ${size(line.transfer_bytes)} in total`],
-        ["DMA efficiency", `${percent(line.efficiency)} of the peak while a transfer is in flight, ${duration(line.flying_ns)}`]);
+      rows.push(["transfers", `${line.transfers.toLocaleString("en")} of ${each} on average, ${size(line.transfer_bytes)} in total`],
+        ["DMA efficiency", `${percent(line.efficiency)} of the peak bandwidth during the ${duration(line.flying_ns)} in which a transfer is in flight`]);
     }
     if (line.flops) {
       rows.push(["products", `${(line.flops / line.product_ns / 1e3).toPrecision(3)} TFLOPS, `

@@ -93,7 +93,7 @@ function operands(core, i) {
     from(core, o),
     next(core, o),
   ]);
-  return table(["", "operand", "", "where", "written by", "then"], rows);
+  return table(["", "operand", "tile", "where", "written by", "then"], rows);
 }
 
 /** Return the label of a tensor: its name or memory, and the line that created it. */
@@ -111,12 +111,12 @@ function range(core, box) {
 
 function from(core, { operand }) {
   const writer = core.writerBefore(operand);
-  return writer < 0 ? `nothing before${core.first ? ", in this window" : ""}` : linked(core, writer);
+  return writer < 0 ? `nothing earlier${core.first ? " in this window" : ""}` : linked(core, writer);
 }
 
 function next(core, { operand }) {
   const reader = core.readerAfter(operand), writer = core.writerAfter(operand);
-  const within = core.count < core.instructions ? ", in this window" : "";
+  const within = core.count < core.instructions ? " in this window" : "";
   const never = (core.writes(operand) ? "never read" : "not read again") + within;
   const read = reader < 0 ? [never] : ["read by ", linked(core, reader)];
   const written = writer < 0 ? [] : [", written by ", linked(core, writer)];

@@ -34,7 +34,7 @@ export function plural(count, noun) {
 }
 
 export function percent(share) {
-  return `${(100 * share).toFixed(1)} %`;
+  return `${(100 * share).toFixed(1)}%`;
 }
 
 /** Return a new element with attributes, and with children that are elements or text. */

@@ -95,7 +95,7 @@ export class Timeline {
     const several = { line: this.lines.map(line), name: this.names.map((name) => [name]) }[state.color];
     $("legend").replaceChildren(...(several
       ? [...several.slice(0, PALETTE).map(([said, act], n) => entry(color(n), said, act)), ...(several.length > PALETTE ? [entry(ink("other"), "others")] : [])]
-      : [entry(ink("critical"), "on the critical path"), entry(ink("other"), "not on it")]));
+      : [entry(ink("critical"), "on the critical path"), entry(ink("other"), "not on the critical path")]));
   }
 
   /** Draw at most one rectangle per pixel of the row. */

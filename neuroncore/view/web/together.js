@@ -118,8 +118,8 @@ export class Together {
       return [one.operation, plural(one.ranks.length, "rank"), `rank ${one.last}`, `rank ${first}, ${duration(wait)}`];
     });
     this.below.replaceChildren(
-      rows.length ? table(["line", "", "old share of the path", "new share"], rows, [2, 3]) : "",
-      waits.length ? table(["collective", "", "last", "longest wait"], waits) : "");
+      rows.length ? table(["line", "", "share of old critical path", "share of new critical path"], rows, [2, 3]) : "",
+      waits.length ? table(["collective", "ranks", "last to arrive", "longest wait"], waits) : "");
   }
 
   clicked(x, y) {

@@ -65,7 +65,7 @@ function picture(tile, whole, small) {
   const [partitions, elements] = tile.shape;
   return el("figure", {}, canvas, el("figcaption", { class: "faint" },
     `${partitions} partitions (down), ${elements} elements each (across)`
-    + (whole ? "; click an element, or move by arrow keys" : "; averages, because the page has only a thumbnail")));
+    + (whole ? "; select an element with a click or with the arrow keys" : "; these are averages, because the page has only a thumbnail")));
 }
 
 function figures(core, operand, tile) {
