@@ -43,7 +43,7 @@ def allocations(spot: Spot) -> Iterator[Report]:
         [(scope, node)] if called is None else [(called, inner) for inner in called.of(ast.Call)]
     )
     if any(_is_shared(*scope_and_call) for scope_and_call in calls):
-        yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is called in a loop"
+        yield "SHARED_HBM_IN_LOOP", node, f"`{ast.unparse(node)}` is called in a loop"
 
 
 def _is_shared(scope: Scope, call: ast.Call) -> bool:
@@ -76,7 +76,7 @@ def counters(spot: Spot) -> Iterator[Report]:
         for how, expression in bound
     )
     if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
-        message = f"{name} is incremented in a loop whose body the compiler reads only once"
+        message = f"`{name}` is incremented in a loop whose body the compiler reads only once"
         yield "COUNTER_IN_TRACED_LOOP", node, message
 
 
@@ -104,7 +104,11 @@ def indexing(spot: Spot) -> Iterator[Report]:
         parts = node.slice.elts
         sliced = any(isinstance(part, ast.Slice) for part in parts)
         if sliced and any(_is_expression(scope, part) for part in parts):
-            yield "MIXED_INDEXING", node, f"{ast.unparse(node)} mixes slices and index expressions"
+            yield (
+                "MIXED_INDEXING",
+                node,
+                f"`{ast.unparse(node)}` mixes slices and index expressions",
+            )
 
 
 def _is_expression(scope: Scope, node: ast.expr) -> bool:
@@ -136,7 +140,7 @@ def misfits(spot: Spot, release: str) -> Iterator[Report]:
     elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         name = scope.api(node)
         if others := elsewhere(forms().get(name, ()), release):
-            message = f"{name_of(node)} is in API {others}, not in {release}"
+            message = f"`{name_of(node)}` is in API {others}, not in {release}"
             yield "NAME_OF_RELEASE", node, message
 
 
@@ -151,8 +155,8 @@ def of_no_release(spot: Spot) -> Iterator[Report]:
     if name in forms() or name in UNLISTED or name.rpartition(".")[0] not in MODULES:
         return
     if meant := _meant(name):
-        unknown = f"no release of the API has {name_of(node)}"
-        yield "UNKNOWN_NAME", node, f"{unknown}: did you mean {meant}?"
+        unknown = f"no release of the API has `{name_of(node)}`"
+        yield "UNKNOWN_NAME", node, f"{unknown}; did you mean `{meant}`?"
 
 
 # the reference pages of all releases omit these names, but nki-library uses them
@@ -197,21 +201,19 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
     for word, at in () if form.takes_any else unknown:
         having = [form for form in forms()[name] if word in form.names]
         if others := elsewhere(having, release):
-            message = (
-                f"{name_of(call.func)} has the parameter {word} in API {others}, not in {release}"
-            )
-            yield "PARAMETER_OF_RELEASE", at, message
+            parameter = f"`{name_of(call.func)}` has the parameter `{word}`"
+            yield "PARAMETER_OF_RELEASE", at, f"{parameter} in API {others}, not in {release}"
     for parameter, value in _arguments(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
             message = (
-                f"{ast.unparse(value)} is passed to {name_of(call.func)} as {parameter}, and "
-                f"{parameter} must be an operator"
+                f"`{ast.unparse(value)}` is passed to `{name_of(call.func)}` as `{parameter}`, but "
+                f"`{parameter}` must be an operator"
             )
             yield "ORDER_OF_ARGUMENTS", value, message
     if missing := _missing(scope, call, form):
-        message = f"{name_of(call.func)} is called without {' and '.join(missing)}"
-        yield "MISSING_ARGUMENT", call, message
+        names = " and ".join(f"`{name}`" for name in missing)
+        yield "MISSING_ARGUMENT", call, f"`{name_of(call.func)}` is called without {names}"
 
 
 def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
@@ -258,7 +260,7 @@ def axes(spot: Spot) -> Iterator[Report]:
             and tensor.shape is not None
             and len(tensor.shape) == 1
         ):
-            yield "ONE_AXIS", node, f"{ast.unparse(node)} has only one axis"
+            yield "ONE_AXIS", node, f"`{ast.unparse(node)}` has only one axis"
 
 
 @RULES.about(ast.Call)
@@ -271,8 +273,9 @@ def operands(spot: Spot) -> Iterator[Report]:
     for parameter, value in _arguments(scope, node, form) if instruction and form else ():
         operand = scope.value(value)
         axes = len(operand.shape or ()) if operand.memory in ROLES["on_chip"] else 0
-        if axes > ROLES["most_axes"]:
-            yield "MANY_AXES", node, f"{parameter} of {name_of(node.func)} has {axes} axes"
+        if axes > (most := ROLES["most_axes"]):
+            message = f"`{parameter}` of `{name_of(node.func)}` has {axes} axes, more than {most}"
+            yield "MANY_AXES", node, message
 
 
 @RULES.about(ast.Call)
@@ -286,10 +289,10 @@ def kinds(spot: Spot) -> Iterator[Report]:
         constants = _constants(scope, value) if parameter in ROLES["objects"] else []
         for constant in constants:
             if parameter == "buffer" and isinstance(constant, str):
-                yield "STRING_BUFFER", value, f"buffer is the string {constant!r}"
+                yield "STRING_BUFFER", value, f"`buffer` is the string {constant!r}"
             elif parameter != "buffer" and type(constant) is int:
                 code = "ENUM_BY_A_NAME" if isinstance(value, ast.Name) else "ENUM_BY_NUMBER"
-                yield code, value, f"{parameter} is the number {constant}"
+                yield code, value, f"`{parameter}` is the number {constant}"
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
@@ -321,10 +324,14 @@ def kernels(scope: Scope) -> Iterator[Report]:
         return
     if node.args.kwonlyargs:
         where = node.args.kwonlyargs[0]
-        yield "KEYWORD_ONLY", where, f"{node.name} has parameters after `*`"
+        yield "KEYWORD_ONLY", where, f"`{node.name}` has parameters after `*`"
     for default in (*node.args.defaults, *node.args.kw_defaults):
         if default is not None and _is_a_list(scope.module, default):
-            yield "LIST_ARGUMENT", default, f"{node.name} has a list as a default"
+            yield (
+                "LIST_ARGUMENT",
+                default,
+                f"`{node.name}` has a list as the default of a parameter",
+            )
     if scope.program.starts(node):
         yield from _results(scope)
 
@@ -339,7 +346,7 @@ def decorators(scope: Scope) -> Iterator[Report]:
             yield (
                 "KERNEL_IN_KERNEL",
                 decorator,
-                f"{scope.node.name} is called by a kernel, but is a kernel itself",
+                f"`{scope.node.name}` is called by a kernel, but is decorated as a kernel itself",
             )
 
 
@@ -371,11 +378,11 @@ def _class(scope: Scope) -> Iterator[Report]:
         yield (
             "NOT_NKI_OBJECT",
             node,
-            f"class {node.name} of a kernel does not inherit from NKIObject",
+            f"class `{node.name}` of a kernel does not inherit from NKIObject",
         )
     elif len(meanings) > 1:
         bases = ", ".join(map(ast.unparse, node.bases))
-        yield "NOT_NKI_OBJECT", node, f"class {node.name} of a kernel inherits from {bases}"
+        yield "NOT_NKI_OBJECT", node, f"class `{node.name}` of a kernel inherits from {bases}"
 
 
 def _is_object(program: SourceFiles, meant: object) -> bool:
@@ -417,7 +424,7 @@ def _results(scope: Scope) -> Iterator[Report]:
             born = () if on_chip or value.born is None else (value.born,)
             for at in (statement, *born):
                 message = (
-                    f"the kernel returns {ast.unparse(result)}, which is in {value.memory}; "
+                    f"the kernel returns `{ast.unparse(result)}`, which is in {value.memory}; "
                     "results must be in HBM"
                 )
                 yield "RESULT_MEMORY", at, message
@@ -429,7 +436,7 @@ def launches(program: SourceFiles) -> Iterator[Report]:
     first = program.modules.first
     for device, passed, values in program.arguments():
         if values and all(_is_a_list(first, value) for value in values):
-            message = f"{device.name} has a list as an argument: {ast.unparse(passed)}"
+            message = f"`{device.name}` is called with a list: `{ast.unparse(passed)}`"
             yield "LIST_ARGUMENT", passed, message
     decorators = {
         decorator for node in first.definitions.values() for decorator in node.decorator_list

@@ -243,7 +243,7 @@ def identity(spot: Spot) -> Iterator[Report]:
             isinstance(operand, ast.Constant) and operand.value is None for operand in pair
         )
         if isinstance(operator, ast.Is | ast.IsNot) and not to_none:
-            yield _identity(spot, pair, "'is'" if isinstance(operator, ast.Is) else "'is not'")
+            yield _identity(spot, pair, "is" if isinstance(operator, ast.Is) else "is not")
 
 
 def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Report:
@@ -252,7 +252,7 @@ def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Report:
         isinstance(operand, ast.Constant) or scope.api(operand) for operand in operands
     )
     code = "IDENTITY" if is_constant else "IDENTITY_OF_OBJECTS"
-    return code, spot.node, f"{word} compares the identity of objects, not their values"
+    return code, spot.node, f"`{word}` compares the identity of objects, not their values"
 
 
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
@@ -277,10 +277,10 @@ def values_of_the_file(spot: Spot) -> Iterator[Report]:
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (file_value := scope.module.values.get(node.id)) is not None:
         if _is_wide(file_value):
-            message = f"{node.id} is {literal(file_value)}, which needs more than 32 bits"
+            message = f"`{node.id}` is {literal(file_value)}, which needs more than 32 bits"
             yield "VALUE_TYPE", node, message
         if isinstance(file_value, ast.Set) or _calls_one_of(scope, file_value, "set", "frozenset"):
-            yield "SET", node, f"the global {node.id} is a set"
+            yield "SET", node, f"the global `{node.id}` is a set"
     meaning = scope.program.modules.meaning(scope.module, node)
     if isinstance(meaning, str) and "." in meaning and meaning.partition(".")[0] in NUMBERS:
         yield "VALUE_TYPE", node, f"a kernel uses {meaning}"
@@ -362,7 +362,7 @@ def functions(spot: Spot) -> Iterator[Report]:
     launches = program.is_launched(spot.scope.module, spot.scope.node)
     if in_kernel and not launches and not spot.scope.is_loop_body:
         name = spot.scope.node.name
-        yield "INNER_FUNCTION", spot.node, f"{name} is defined inside a kernel"
+        yield "INNER_FUNCTION", spot.node, f"`{name}` is defined inside a kernel"
 
 
 @RULES.about(ast.Assign)
@@ -378,7 +378,7 @@ def targets(spot: Spot) -> Iterator[Report]:
                 yield (
                     "UNPACKING",
                     spot.node,
-                    f"a tuple is unpacked into {kind}: {ast.unparse(part)}",
+                    f"a tuple is unpacked into {kind}: `{ast.unparse(part)}`",
                 )
 
 
@@ -398,14 +398,14 @@ def objects(spot: Spot) -> Iterator[Report]:
     maker = origin.func if isinstance(origin, ast.Call) else origin
     made_by = scope.program.modules.meaning(scope.module, maker)
     if made_by in ("collections.namedtuple", "types.SimpleNamespace"):
-        yield "NOT_NKI_OBJECT", node, f"{ast.unparse(node.func)} is made by {made_by}"
+        yield "NOT_NKI_OBJECT", node, f"the class `{ast.unparse(node.func)}` is made by {made_by}"
 
 
 @RULES.about(ast.ClassDef)
 def classes(spot: Spot) -> Iterator[Report]:
     """Report classes that are defined in a kernel."""
     if isinstance(spot.node, ast.ClassDef) and spot.node is not spot.scope.node:
-        yield "NOT_NKI_OBJECT", spot.node, f"class {spot.node.name} is defined inside a kernel"
+        yield "NOT_NKI_OBJECT", spot.node, f"class `{spot.node.name}` is defined inside a kernel"
 
 
 @RULES.about(ast.Call)
@@ -421,4 +421,4 @@ def printing(spot: Spot) -> Iterator[Report]:
     if prefix is None or is_text:
         return
     if composed or scope.value(prefix).kind != "unknown":
-        yield "PRINT_PREFIX", node, f"the prefix {ast.unparse(prefix)} is not a constant string"
+        yield "PRINT_PREFIX", node, f"the prefix `{ast.unparse(prefix)}` is not a constant string"

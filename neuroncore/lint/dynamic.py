@@ -87,12 +87,12 @@ def conditions(spot: Spot) -> Iterator[Report]:
         if isinstance(test, ast.BoolOp) or (isinstance(test, ast.UnaryOp) and not scope.is_older):
             continue  # its operands are separate Spots
         if scope.value(test).kind == "indices":
-            yield "MASK_TRUTH", test, f"the condition {ast.unparse(test)} is {WHAT['indices']}"
+            yield "MASK_TRUTH", test, f"the condition `{ast.unparse(test)}` is {WHAT['indices']}"
         what = _runtime(scope, test)
         if what and not _is_in_hbm(scope, test):
-            condition = f"the condition {ast.unparse(test)}"
+            condition = f"the condition `{ast.unparse(test)}`"
             if _may_be_given(scope, node, test):
-                message = f"{condition} is a tensor, which is true whatever it contains"
+                message = f"{condition} is a tensor, which is true for any contents"
                 yield "TENSOR_TRUTH", test, message
             else:
                 yield "DYNAMIC_CTRL", test, f"{condition} depends on {what}"
@@ -122,11 +122,11 @@ def conversions(spot: Spot) -> Iterator[Report]:
         what = _runtime(scope, read)
         inner = read not in node.args  # `any` and similar functions test only its truth
         if what and not inner and builtin in ITERATING and scope.value(read).kind == "tensor":
-            yield "TENSOR_LOOP", node, f"{builtin} iterates over {what}"
+            yield "TENSOR_LOOP", node, f"`{builtin}` iterates over {what}"
         elif what and (inner or builtin in OF_NUMBERS or module in LIBRARIES or ranges):
             may_be_given = builtin in OF_TRUTH and _may_be_given(scope, node, read)
             code = "TENSOR_TRUTH" if may_be_given else "DYNAMIC_CTRL"
-            yield code, node, f"{ast.unparse(node.func)} is called with {what}"
+            yield code, node, f"`{ast.unparse(node.func)}` is called with {what}"
 
 
 def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
@@ -153,7 +153,11 @@ def unpacked(spot: Spot) -> Iterator[Report]:
         values = [node.value]
     for value in values:
         if scope.value(value).kind == "tensor":
-            yield "TENSOR_LOOP", node, f"{ast.unparse(value)} is unpacked: {WHAT['tensor']}"
+            yield (
+                "TENSOR_LOOP",
+                node,
+                f"`{ast.unparse(value)}` is unpacked, but it is {WHAT['tensor']}",
+            )
 
 
 @RULES.about(ast.Subscript)
@@ -167,7 +171,7 @@ def elements(spot: Spot) -> Iterator[Report]:
         is_list or isinstance(container, ast.List | ast.Tuple | ast.Dict)
     ):
         what = _runtime(scope, node.slice)
-        yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.value)} is indexed by {what}"
+        yield "DYNAMIC_CTRL", node, f"`{ast.unparse(node.value)}` is indexed by {what}"
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -185,11 +189,11 @@ def loops(spot: Spot) -> Iterator[Report]:
         yield "DEPRECATED", node, "a `while` of a register is deprecated: nl.while_loop replaces it"
     if isinstance(node, ast.Break | ast.Continue) and spot.loops and _ends(spot):
         word = "break" if isinstance(node, ast.Break) else "continue"
-        yield "LEAVING_A_LOOP", node, f"{word} in a device loop"
+        yield "LEAVING_A_LOOP", node, f"a device loop contains `{word}`"
     if isinstance(node, ast.Return) and any(
         isinstance(loop, ast.For | ast.While) for loop in spot.loops
     ):
-        yield "LEAVING_A_LOOP", node, "return in a device loop"
+        yield "LEAVING_A_LOOP", node, "a device loop contains `return`"
 
 
 def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
@@ -237,10 +241,10 @@ def bodies(spot: Spot) -> Iterator[Report]:
         for result in results
         if not (isinstance(result, ast.Constant) and result.value is None)
     ]
-    message = f"the loop body {name} returns a value"
+    message = f"the loop body `{name}` returns a value"
     if scope.api(node.func) not in ROLES["counted_loops"]:
         results = [result for result in results if _is_no_condition(body, result)]
-        message = f"the loop body {name} must return only the next condition, a register"
+        message = f"the loop body `{name}` must return only the next condition, a register"
     for at in (node, *results) if results else ():
         yield "LOOP_BODY_RESULT", at, message
 
@@ -258,9 +262,9 @@ def steps(spot: Spot) -> Iterator[Report]:
     step = None if where is None else argument(node, where, "step")
     number = None if step is None else literal(scope.stands_for(step))
     if step is not None and scope.value(step).kind in RUNTIME:
-        yield "LOOP_STEP", step, f"the step {ast.unparse(step)} is known only at run time"
+        yield "LOOP_STEP", step, f"the step `{ast.unparse(step)}` is known only at run time"
     elif number is not None and number < 1:
-        yield "LOOP_STEP", step or node, f"the step is {number}"
+        yield "LOOP_STEP", step or node, f"the step is {number}; it must be at least 1"
 
 
 @RULES.about(ast.Call, ast.Assign)
@@ -283,7 +287,7 @@ def escapes(spot: Spot) -> Iterator[Report]:
             kept = [node.value] if container.id not in scope.bindings else []
     for value in kept:
         if _is_born_in(scope, value):
-            message = f"{ast.unparse(value)}, a tensor of the loop's body, is used after the loop"
+            message = f"`{ast.unparse(value)}`, a tensor of the loop's body, is used after the loop"
             yield "LOOP_TENSOR_KEPT", node, message
 
 
@@ -305,7 +309,7 @@ def induction(spot: Spot) -> Iterator[Report]:
             yield (
                 "INDUCTION_WRITE",
                 node,
-                f"the kernel writes to {ast.unparse(register)}, the index of a device loop",
+                f"the kernel writes to `{ast.unparse(register)}`, the index of a device loop",
             )
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         bound = scope.bindings.get(node.target.id, [])
@@ -314,7 +318,7 @@ def induction(spot: Spot) -> Iterator[Report]:
             yield (
                 "INDUCTION_WRITE",
                 node,
-                f"the kernel writes to {node.target.id}, the index of a device loop",
+                f"the kernel writes to `{node.target.id}`, the index of a device loop",
             )
 
 
@@ -359,7 +363,7 @@ def orderings(spot: Spot) -> Iterator[Report]:
         producer = assigned.get(_first_name(scope, other))
         if producer is None or consumer is None:
             continue
-        message = f"{ast.unparse(waiting)} waits for {ast.unparse(other)}, which is issued"
+        message = f"`{ast.unparse(waiting)}` waits for `{ast.unparse(other)}`, which is issued"
         if producer != consumer[: len(producer)]:
             inside = "in a device loop that does not contain the waiting instruction"
             yield "ORDER_ACROSS_LOOPS", node, f"{message} {inside}"
@@ -383,9 +387,9 @@ def host_state(spot: Spot) -> Iterator[Report]:
     meaning = scope.program.modules.meaning(scope.module, _made_by(scope, node))
     of_host = isinstance(node, ast.Name) and node.id in ROLES["host_functions"]
     if isinstance(node, ast.Name) and of_host and scope.is_of_python(node.id):
-        yield "IMPURE_KERNEL", node, f"{node.id} of the host is used in a kernel"
+        yield "IMPURE_KERNEL", node, f"a kernel uses `{node.id}`, which belongs to the host"
     elif isinstance(meaning, str) and _is_of_the_host(meaning):
-        yield "IMPURE_KERNEL", node, f"{meaning} of the host is used in a kernel"
+        yield "IMPURE_KERNEL", node, f"a kernel uses `{meaning}`, which belongs to the host"
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
@@ -410,9 +414,9 @@ def changes(spot: Spot) -> Iterator[Report]:
     node, scope = spot.node, spot.scope
     for target in _changed(node):
         if name := _of_the_file(scope, target):
-            yield "IMPURE_KERNEL", node, f"a kernel changes the global {name}"
+            yield "IMPURE_KERNEL", node, f"a kernel changes the global `{name}`"
         elif name := _default(scope, target):
-            message = f"a kernel changes the default of {name}, which all calls share"
+            message = f"a kernel changes the default of `{name}`, which all calls share"
             yield "IMPURE_KERNEL", node, message
 
 
@@ -468,7 +472,7 @@ def changed_values(spot: Spot) -> Iterator[Report]:
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)
     if node.id in scope.module.changed and node.id not in scope.file_names:
-        message = f"a kernel reads the global {node.id}, whose value changes while the file runs"
+        message = f"a kernel reads the global `{node.id}`, whose value changes while the file runs"
         yield "IMPURE_KERNEL", node, message
 
 
@@ -481,4 +485,4 @@ def older_names(spot: Spot) -> Iterator[Report]:
     first = (name_of(node) or "").partition(".")[0]
     _, origin = scope.module.imports.get(first, (0, ""))
     if origin.startswith("neuronxcc.nki"):
-        yield "OLDER_NAMESPACE", node, f"{ast.unparse(node)} is a name of neuronxcc.nki"
+        yield "OLDER_NAMESPACE", node, f"`{ast.unparse(node)}` is a name of neuronxcc.nki"

@@ -154,7 +154,7 @@ def _of_other_releases(
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in api_calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
-            message = f"{sentence}; the file is checked against {release}"
+            message = f"{sentence}; the file is checked against API {release}"
             yield Finding(code, message, place, MILDER[rule(code).severity])
     known = {(finding.code, finding.place) for finding in _issues(uses, release)}
     for other in others:
@@ -168,7 +168,7 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
     lower. The latest release refuses this source."""
     for finding in forms:
         if not is_in(rule(finding.code).releases, release):
-            message = f"{finding.message}; the file is checked against {release}"
+            message = f"{finding.message}; the file is checked against API {release}"
             yield replace(finding, message=message, severity=MILDER[rule(finding.code).severity])
 
 

@@ -243,7 +243,7 @@ def test_a_misspelled_instruction_is_reported_in_both_apis(tmp_path, api):
     file.write_text(MISSPELT.format(api=api))
     (found,) = check(str(file), None, static=True).findings
     assert found.code == "UNKNOWN_NAME" and found.place.line == 9
-    assert "nisa.ativation: did you mean activation?" in str(found)
+    assert "`nisa.ativation`; did you mean `activation`?" in str(found)
 
 
 @pytest.mark.parametrize("api", ["nki", "neuronxcc.nki"])
