@@ -64,7 +64,7 @@ def _graph(graph: Graph, whole: bool) -> Iterator[str]:
             operation = f"{kind.opcode} {kind.profiler_text(graph.semaphores)}"
             yield f"    {number:>5} {code.names[number]:<16} {place:<18} {operation}".rstrip()
         if len(code.instructions) > shown:
-            yield f"    and {len(code.instructions) - shown} more (--all lists them)"
+            yield f"    and {len(code.instructions) - shown:,} more (--all lists them)"
     yield from _blocks(graph)
     yield from _map(graph)
 
@@ -88,7 +88,7 @@ def _blocks(graph: Graph) -> Iterator[str]:
                 f"{block.semaphore}: {total} in {plural(len(block.moves), 'part')}, {ends}"
             )
         if len(blocks) > LISTED:
-            yield f"    and {len(blocks) - LISTED} more"
+            yield f"    and {len(blocks) - LISTED:,} more"
 
 
 def _map(graph: Graph) -> Iterator[str]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.units import duration, size
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, session, terminal
 from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
@@ -134,7 +136,7 @@ def import_(arguments: argparse.Namespace) -> int:
         document = {"schema": SCHEMA, "kernel": capture.kernel, "summary": capture.summary}
         terminal.write_json(document | {"why": capture.why().to_dict()})
         return 0
-    for line in (*_figures(capture), "", *str(capture.why()).splitlines()[1:]):
+    for line in (*_figures(capture, _with_unit), "", *str(capture.why()).splitlines()[1:]):
         terminal.write(line)
     return 0
 
@@ -271,12 +273,32 @@ def write_page(capture: Measured, path: Path) -> None:
     print(f"wrote {path}", file=sys.stderr)
 
 
-def _figures(capture: Measured) -> list[str]:
-    """Return the lines of `profile view`: a field and its value in each line, in alphabetical
-    order."""
+def _figures(capture: Measured, text: Callable[[str, Any], str] | None = None) -> list[str]:
+    """Return a line for each figure, in alphabetical order.
+
+    `text` returns the text of a figure. Without it, figures are plain numbers, as in the vendor's
+    `neuron-profile view`."""
     summary = capture.summary
     width = max(map(len, summary))
-    return [capture.kernel, *(f"    {name:{width}}  {summary[name]}" for name in sorted(summary))]
+    values = {
+        name: text(name, summary[name]) if text else summary[name] for name in sorted(summary)
+    }
+    return [capture.kernel, *(f"    {name:{width}}  {value}" for name, value in values.items())]
+
+
+def _with_unit(name: str, value: Any) -> str:
+    """Return a figure as text, in the unit that its name implies. Times are in seconds."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_with_unit(key, each)}" for key, each in value.items())
+    if isinstance(value, bool | str):
+        return str(value)
+    if name.endswith("_percent"):
+        return f"{value:.1%}"
+    if name.endswith("_time"):
+        return duration(value * 1e9)
+    if "_bytes" in name or name.endswith("_size"):
+        return size(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -200,7 +200,8 @@ class Document:
                 self.reported.add(line)
                 yield counted(same)
         if again:
-            yield "repeated   " + ", ".join(f"{code} {n}" for code, n in again.items())
+            counts = ", ".join(f"{code} ({n})" for code, n in again.items())
+            yield f"repeated   {counts}: shown for an earlier launch"
 
     def _say_details(self) -> None:
         """Print the details of the launch if a script launched only one kernel. For several

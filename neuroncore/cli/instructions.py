@@ -181,8 +181,8 @@ def _cost(instruction: Instruction) -> Iterator[str]:
     for m, call in legal:
         cost = instruction.cost(call, m)
         busy = cost.transfer.ns if cost.transfer else cost.busy_ns
-        latency = f", its result {cost.latency_ns:.0f} ns later" if cost.latency_ns else ""
-        yield f"{'':8}  {m.name}: {call.engine.name} busy for {busy:.0f} ns{latency}"
+        latency = f"; the result is visible {cost.latency_ns:.0f} ns later" * bool(cost.latency_ns)
+        yield f"{'':8}  {m.name}: {call.engine.name} is busy for {busy:.0f} ns{latency}"
 
 
 def _wrapped(head: str, text: str, indent: int = 10) -> list[str]:
@@ -248,4 +248,4 @@ def _operator(name: str) -> Iterator[str]:
     if name in FUNCTIONS:
         function = FUNCTIONS[name]
         yield f"activation function nl.{name}(x) = {function.definition}"
-        yield f"  valid for x in [{function.valid[0]:g}, {function.valid[1]:g}]"
+        yield f"  valid for x from {function.valid[0]:g} to {function.valid[1]:g}"

@@ -91,7 +91,9 @@ def card(kernel: str, timelines: Sequence[Timeline], findings: Sequence[Finding]
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     head = f"{kernel} on {slowest.machine.name}: {estimate(slowest).time}"
     bound = answers(kernel, slowest)["sentence"]
-    count_line = display.line(f"{plural(len(findings), 'finding')}: .findings") if findings else ""
+    count_line = (
+        display.line(f"{plural(len(findings), 'finding')}: see .findings") if findings else ""
+    )
     return display.block(
         head,
         display.line(bound),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import captures
 import numpy as np
@@ -42,7 +43,8 @@ def printed(capsys, *words):
 
 def test_import_prints_figures_and_the_path(capsys, folder):
     text = printed(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--trace", "t.json")
-    assert "kernel_time" in text and "kernel.py:7" in text
+    assert re.search(r"^ +kernel_time +[\d.]+ [num]?s$", text, re.M) and "kernel.py:7" in text
+    assert re.search(r"^ +hbm_read_bytes +[\d.]+ [KM]?i?B$", text, re.M)
     assert json.loads((folder / "t.json").read_text())["traceEvents"]
     printed(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--html", "k.html")
     assert "measured" in (folder / "k.html").read_text()

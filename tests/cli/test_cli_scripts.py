@@ -125,7 +125,7 @@ def test_findings_of_a_line_are_printed_once_in_full_and_then_counted(file, caps
     script = script_of(file, "reads_nothing(x)", "reads_nothing(x)", "double(x)")
     code, out, _ = ran(capsys, script)
     assert code == 0 and out.count("warning[UNINIT_READ]") == 1
-    assert out.count("repeated   UNINIT_READ 1\n") == 1
+    assert out.count("repeated   UNINIT_READ (1): shown for an earlier launch\n") == 1
     _, found = document(capsys, script)
     codes = [[one["code"] for one in launch["findings"]] for launch in found["launches"]]
     assert [one.count("UNINIT_READ") for one in codes] == [1, 1, 0]

@@ -69,7 +69,7 @@ def test_a_kernel_that_costs_less_in_each_instruction_is_faster():
 def test_a_small_difference_is_inside_the_noise(products):
     _, free, blocked = products
     found = free.diff(blocked)
-    assert not found.told_apart and "inside the noise: faster" in str(found)
+    assert not found.told_apart and "inside the noise: new is faster" in str(found)
     same = free.diff(free)
     assert "inside the noise: the estimates are equal" in str(same)
     assert same.figures == {} and same.faster == 0.5
