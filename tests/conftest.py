@@ -46,6 +46,14 @@ def pytest_collection():
         return (yield)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Each worker runs whole files, so that fixtures and caches of a file are made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 def pytest_collection_finish(session):
     """Tests live until the end, so the garbage collector need not visit them again. Their objects
     are small and short-lived, so it runs less often than by default."""

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from checked_here import stay_here
 
 import neuroncore
 from neuroncore.base.errors import UsageError
@@ -48,6 +49,11 @@ def file(tmp_path):
     return path
 
 
+@pytest.fixture
+def here(monkeypatch):
+    stay_here(monkeypatch)
+
+
 def checked(capsys, *words):
     code = main(["check", *map(str, words)])
     return code, capsys.readouterr().out
@@ -61,6 +67,7 @@ def test_a_kernel_with_inputs_is_run_in_another_process(file, capsys):
     assert last == "1 error (1 file read, API 0.6; 0 launches run)"
 
 
+@pytest.mark.usefixtures("here")
 def test_an_error_of_a_run_has_its_callers_and_their_loop_variables(file, capsys):
     text = KERNEL.replace("x[0:64, :]", "part(x, turn, 3)").replace(
         "    tile =", LOOP + "    tile ="
@@ -77,6 +84,7 @@ def test_static_runs_nothing(file, capsys):
     assert neuroncore.check(file, "kernel", static=True).launches is None
 
 
+@pytest.mark.usefixtures("here")
 def test_a_file_with_inputs_and_without_a_named_kernel_reports_how_to_run_it(
     file, tmp_path, capsys
 ):
@@ -88,6 +96,7 @@ def test_a_file_with_inputs_and_without_a_named_kernel_reports_how_to_run_it(
     assert f"nothing was run: name a kernel, {file}" in checked(capsys, other, file)[1]
 
 
+@pytest.mark.usefixtures("here")
 def test_json_has_findings_as_objects(file, capsys):
     whole = KERNEL.replace("x[0:64, :]", "x").replace("(128, 16)", "(128, 512)")
     file.write_text(whole + MAIN, "utf-8")
@@ -152,6 +161,7 @@ def test_an_exception_in_a_kernel_is_an_error(file, capsys, in_kernel, code):
     assert out.endswith(f"{where}ZeroDivisionError: integer division or modulo by zero)\n")
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("function", ["inputs", "reference"])
 @pytest.mark.parametrize(("statement", "code"), [("1 // 0", 1), ("import no_such_package", 0)])
 def test_an_exception_of_a_kernels_inputs_or_reference_is_an_error(
@@ -170,12 +180,14 @@ def test_an_exception_of_a_kernels_inputs_or_reference_is_an_error(
     assert (f"{file}:" in out) == (code == 1)
 
 
+@pytest.mark.usefixtures("here")
 def test_an_exception_of_a_rank_is_an_error(file, capsys):
     file.write_text(KERNEL.replace("    return out\n", "    1 // 0\n").replace("0:64, ", ""))
     code, out = checked(capsys, f"{file}::kernel", "--ranks", "2")
     assert code == 1 and f"{file}:14: ZeroDivisionError" in out
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("error", ["MemoryError", "neuroncore.base.errors.NotEmulated"])
 def test_a_limit_is_not_an_error_of_the_kernel(file, capsys, error):
     result, out = check_with(file, capsys, f"raise {error}('too large')", in_kernel=True)
@@ -251,6 +263,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.usefixtures("here")
 def test_other_orders_are_reported_with_the_loops_that_they_cover(tmp_path, capsys):
     file = tmp_path / "racing.py"
     file.write_text(RACING, "utf-8")

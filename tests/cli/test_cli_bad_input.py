@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from checked_here import stay_here
 from cli_files import KERNEL, OLDER, SCRIPT
 
 from neuroncore.base.source import source_text
@@ -151,7 +152,8 @@ ENCODED = {  # files that Python runs
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_a_file_in_another_encoding_runs(capsys, name):
+def test_a_file_in_another_encoding_runs(capsys, name, monkeypatch):
+    stay_here(monkeypatch)
     Path("encoded.py").write_bytes(ENCODED[name] + (KERNEL + SCRIPT).encode("latin-1"))
     for command in ["run", "check", "why"]:
         assert main([command, "encoded.py"]) == 0, command
@@ -159,7 +161,8 @@ def test_a_file_in_another_encoding_runs(capsys, name):
     assert source_text(Path("encoded.py")).endswith(KERNEL + SCRIPT)
 
 
-def test_python_imports_a_file_whose_comment_is_not_utf8():
+def test_python_imports_a_file_whose_comment_is_not_utf8(monkeypatch):
+    stay_here(monkeypatch)
     Path("helper.py").write_bytes(KERNEL.encode() + b"# caf\xe9\n")
     Path("imports_it.py").write_text("from helper import *\n" + SCRIPT)
     for command in ["run", "check"]:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from checked_here import stay_here
 
 from neuroncore.cli import main
 
@@ -29,6 +30,11 @@ def reference(x, group, rank):
     assert (x == rank).all()
     return np.full((4, 8), 6, np.float32)
 """
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    stay_here(monkeypatch)
 
 
 @pytest.fixture
