@@ -231,7 +231,7 @@ def test_each_loop_on_the_device_covers_all_columns(form):
 
 @pytest.mark.parametrize("step", [loops.body, loops.function])
 def test_a_line_has_operands_of_other_sizes_each_time(step):
-    for seed in range(12):
+    for seed in range(4):
         maker = Maker(seed)
         step(maker)
         statement = maker.statements[-1]
@@ -330,7 +330,7 @@ def test_an_access_at_a_loaded_offset_waits_for_the_load():
 
 @pytest.mark.parametrize("step", [one for one, _ in functions.STEPS])
 def test_functions_of_the_language_equal_their_instructions(step):
-    for seed in range(5):
+    for seed in range(2):
         maker = Maker(seed)
         step(maker)
         assert len(maker.program().equal) == (step not in (functions.called, functions.asked))
@@ -431,5 +431,5 @@ def test_cache_hits_are_counted(monkeypatch):
         for place in (asks, *makers):
             monkeypatch.setattr(*place, getattr(*place))  # restored after the test
     hits.watch()
-    found = [command._checked(seed).found["cache hits"] for seed in range(30)]
+    found = [command._checked(seed).found["cache hits"] for seed in range(20)]
     assert set().union(*found) >= {"a packed operand", "a legal call of an earlier program"}

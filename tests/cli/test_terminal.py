@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checked_here import stay_here
 from device import TARGETS
 
 from neuroncore.cli import main, schemas, terminal, view
@@ -79,7 +80,8 @@ def output(capsys, *words):
     return valid(json.loads(capsys.readouterr().out))
 
 
-def test_the_output_of_commands_fits_their_schemas(file, capsys):
+def test_the_output_of_commands_fits_their_schemas(file, capsys, monkeypatch):
+    stay_here(monkeypatch)
     kernel = f"{file}::double"
     run = output(capsys, "run", kernel, "--precision", "--verify", "--harness", "neuron-profile")
     assert run["launches"]

@@ -12,6 +12,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from checked_here import stay_here
 from cli_files import KERNEL
 from every import for_all
 from nki.collectives import ReplicaGroup
@@ -209,7 +210,8 @@ def file(tmp_path, monkeypatch):
     return "mine.py::double"
 
 
-def test_run_and_check_report_agreement(file, capsys):
+def test_run_and_check_report_agreement(file, capsys, monkeypatch):
+    stay_here(monkeypatch)
     given = ["--args", "float32[8,4]", "--verify"]
     assert main(["run", file, *given]) == 0
     assert "verify     agrees with the plain reading: 3 instructions bit" in capsys.readouterr().out
