@@ -93,7 +93,11 @@ def needs(
     """Require a feature that only some machines have, for calls for which `test` is true. The error
     blames `argument`. `use` is a noun for the ability that the feature gives."""
 
-    @rule(TargetError, f"only machines with {feature} have {use} (`{argument}`)", **reasons)
+    @rule(
+        TargetError,
+        f"only machines with the feature {feature} have {use} (`{argument}`)",
+        **reasons,
+    )
     def check(call: Call, machine: Machine) -> Fault | None:
         if machine.has(feature) or not test(call):
             return None
@@ -355,7 +359,8 @@ def within_one_bank(name: str) -> Rule:
 
     @rule(
         PsumBankError,
-        f"{name} must be in one bank of PSUM, except on machines with results_across_banks",
+        f"{name} must be in one bank of PSUM, except on machines with the feature "
+        "results_across_banks",
         also="NLA001",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -383,7 +388,9 @@ def within_one_bank(name: str) -> Rule:
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     """Require a feature of the machine if the instruction runs on this engine."""
 
-    sentence = f"only machines with {feature} run the instruction on the {unit.name} engine"
+    sentence = (
+        f"only machines with the feature {feature} run the instruction on the {unit.name} engine"
+    )
 
     @rule(TargetError, sentence, hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:

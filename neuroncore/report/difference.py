@@ -140,7 +140,7 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
         largest = max(compare(b, a).rel_l2 for a, b in result_pairs)
     except Incomparable as reason:
         return f"not comparable: {reason}"
-    return f"differ: relative L2 {largest:.3g}"
+    return f"differ: relative L2 error {largest:.3g}"
 
 
 def _figures(

@@ -25,7 +25,7 @@ def text(precision: Precision) -> Iterator[str]:
 
     Then yield the first instruction whose result has an error above the bound."""
     for number, result in enumerate(precision.results):
-        error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
+        error = f"float64    result {number}: relative L2 error {result.rel_l2:.3g}"
         if result.lost:
             error += (
                 f"; {result.lost:,} of {result.exact.size:,} elements are finite in float64 only"
@@ -35,7 +35,7 @@ def text(precision: Precision) -> Iterator[str]:
     if not lines:
         yield "           no line introduces an error"
         return
-    yield "           error by line: share (an estimate), and ulps (rms, max)"
+    yield "           error of each line: share (an estimate), and ulps (rms, max)"
     for line in lines[:SHOWN]:
         ulps = [_ulps(ulps) if line.count else "-" for ulps in (line.rms_ulps, line.max_ulps)]
         figures = f"{line.share:7.1%} {ulps[0]:>8} {ulps[1]:>8}"
@@ -46,7 +46,7 @@ def text(precision: Precision) -> Iterator[str]:
         first = precision.beyond
         yield (
             f"           first error above {first.bound:.3g}: {first.line.place}, "
-            f"{first.instruction}, relative L2 {first.rel_l2:.3g}"
+            f"{first.instruction}, relative L2 error {first.rel_l2:.3g}"
         )
 
 

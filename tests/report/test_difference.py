@@ -77,7 +77,7 @@ def test_a_small_difference_is_inside_the_noise(products):
 
 def test_results_are_equal_by_their_bits(products):
     assert products[0].diff(products[2]).results == "equal bit for bit"
-    assert run(1).diff(run(1, 4.0)).results == "differ: relative L2 1"
+    assert run(1).diff(run(1, 4.0)).results == "differ: relative L2 error 1"
     shorter = neuroncore.run(scaling(1), X[:64], target="trn2")
     assert run(1).diff(shorter).results.startswith("not comparable: ")
 

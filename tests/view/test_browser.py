@@ -137,7 +137,7 @@ def test_steps_forwards_and_back_show_the_same(tab):
 def test_every_step_shows_its_writers_and_readers(tab):
     tab.does("view.set({ step: 2 })")
     matmul = tab.text("[data-pane=step].pane")
-    assert "2 nc_matmul" in matmul and "waiting for it: 3 tensor_scalar" in matmul
+    assert "2 nc_matmul" in matmul and "instructions that wait for it: 3 tensor_scalar" in matmul
     rows = [line for line in matmul.split("\n") if line.startswith(("reads\t", "writes\t"))]
     stationary, moving, dst = rows
     assert "0 dma_copy" in stationary and "1 dma_copy" in moving

@@ -102,7 +102,7 @@ def test_a_page_shows_whether_the_result_is_right(folder, capsys):
     assert right["kind"] == "right" and "agree with the reference" in right["text"]
     assert wrong["kind"] == "wrong" and "\n" not in wrong["text"]
     assert "result 0 differs: worst element at (1, 2): got " in wrong["text"]
-    assert ", want 9, relative L2 " in wrong["text"]
+    assert ", expected 9; relative L2 error " in wrong["text"]
     (drawn,) = wrong["maps"]
     levels = np.frombuffer(zlib.decompress(base64.b64decode(drawn["data"])), np.uint8)
     _, columns = drawn["levels"]

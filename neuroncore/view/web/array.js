@@ -77,7 +77,7 @@ function controls(step, systolic) {
   const speeds = el("select", { id: "speed", "aria-label": "cycles per second", onchange: (event) => {
     set({ speed: Number(event.target.value) });
     if (running) play(systolic), play(systolic);
-  } }, ...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === state.speed }, `${speed} per second`)));
+  } }, ...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === state.speed }, `${speed} ${speed === 1 ? "cycle" : "cycles"} per second`)));
   return el("div", { class: "controls", id: `controls${step}` },
     el("button", { id: "play", onclick: () => play(systolic) }, "play / stop"), speeds,
     el("button", { onclick: () => by(-1) }, "\u2212 1"),

@@ -70,7 +70,8 @@ export function drawPrecision(pane, core) {
   });
   pane.replaceChildren(
     ...results.map((result, n) => el("div", {}, `result ${n}: relative L2 error ${figure(result.rel_l2)} against float64`)),
-    table(["line", "", "share of the error", "ulps, rms", "ulps, max", ""], rows, [2, 3, 4]));
+    el("p", { class: "faint" }, "The error that each line introduces: its share of the error of the results (an estimate), and its size in units in the last place (ulps)."),
+    table(["line", "", "share", "ulps, rms", "ulps, max", ""], rows, [2, 3, 4]));
 }
 
 function where(core, found) {
@@ -81,7 +82,7 @@ function where(core, found) {
 }
 
 export function drawWhatIf(pane, core) {
-  const signed = (gain) => `${gain > 0 ? "\u2212" : "+"}${percent(Math.abs(gain))}`;
+  const signed = (gain) => (Math.abs(gain) < 5e-4 ? percent(0) : `${gain > 0 ? "\u2212" : "+"}${percent(Math.abs(gain))}`);
   const rows = core.what_if.map((one) => {
     const bar = el("span", { class: "bar" });
     bar.style.width = `${160 * Math.max(0, one.gain)}px`;

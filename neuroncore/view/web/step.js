@@ -43,7 +43,7 @@ export function drawStep(pane, core) {
     el("div", { id: "times" }, `begins at ${moment(core.begin[i])}, occupies its queue for `
       + `${duration(core.kept[i] - core.begin[i])}, result at ${moment(core.end[i])}`),
     el("div", {}, "waited for ", linked(core, core.cause[i], reason(core, i))),
-    el("div", {}, "waiting for it: ", ...waiters(core, i)),
+    el("div", {}, "instructions that wait for it: ", ...waiters(core, i)),
     operands(core, i),
     el("div", { class: "code faint" }, settings(call)),
     table([], core.stackOf(i).map((frame, depth) => called(core, frame, depth))),
