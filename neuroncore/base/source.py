@@ -12,9 +12,10 @@ import tokenize
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 ROOM = 1 << 16  # the most places in a table; a program may create any number of kernels
@@ -359,3 +360,14 @@ def encoding_error(content: bytes) -> tuple[int, str] | None:
 
 def _declares_encoding(line: bytes) -> bool:
     return tokenize.cookie_re.match(line.decode("latin-1")) is not None
+
+
+class FromSource(SourceFileLoader):
+    """Imports a source file without its cached bytecode.
+
+    Python uses the bytecode if the file still has the size and the time, in whole seconds, from its
+    compilation. A program that searches for fast kernels may write two variants of a kernel within
+    a second."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError

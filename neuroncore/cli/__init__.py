@@ -95,6 +95,8 @@ def _ended(arguments: argparse.Namespace) -> int:
         print("neuroncore: the output is closed", file=sys.stderr)
         return 2
     try:
+        if getattr(arguments, "outputs", ()):
+            usage.check_outputs(arguments)
         seconds = getattr(arguments, "time_limit", None)
         with nullcontext() if seconds is None else limits.limited(seconds):
             code = int(arguments.command(arguments))

@@ -9,17 +9,16 @@ import linecache
 import re
 import sys
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.source import encoding_error
+from neuroncore.base.source import FromSource, encoding_error
 from neuroncore.frontend.arguments import with_rank
 from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
@@ -108,17 +107,6 @@ def _not_text(path: Path, content: bytes) -> NotPython:
         line = content.partition(b"\0")[0].count(b"\n") + 1
         found = line, "a null byte, which Python does not allow"
     return NotPython(f"{path}:{found[0]}: {found[1]}")
-
-
-class FromSource(SourceFileLoader):
-    """Imports a source file without its cached bytecode.
-
-    Python uses the bytecode if the file still has the size and the time, in whole seconds, from its
-    compilation. A program that searches for fast kernels may write two variants of a kernel within
-    a second."""
-
-    def path_stats(self, path: str) -> NoReturn:
-        raise OSError
 
 
 def module(path: Path) -> ModuleType:

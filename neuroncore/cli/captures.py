@@ -17,6 +17,7 @@ from neuroncore.base.units import duration, size
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, session, terminal
 from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
+from neuroncore.cli.usage import add_output
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -68,12 +69,10 @@ def add_import(actions: Any) -> None:
         "names lines of its source instead of statements of the compiled program",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
-    parser.add_argument(
-        "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
-    )
-    parser.add_argument(
+    add_output(parser, "--trace", metavar="OUT.json", help="write a timeline for Perfetto")
+    add_output(
+        parser,
         "--html",
-        type=Path,
         metavar="OUT.html",
         help="write an HTML page of the run, as `neuroncore view` does",
     )
@@ -96,6 +95,12 @@ def load(arguments: argparse.Namespace, file: str) -> Measured:
     """Return the capture in a file, with the compiled program if the command names one."""
     capture: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
     return capture
+
+
+def refuse_program(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for --neff if the command names no capture to which it could belong."""
+    if arguments.neff is not None:
+        raise UsageError("--neff is only for a trace of a device (.ntff)")
 
 
 def refuse_others(arguments: argparse.Namespace) -> None:

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neuroncore.base.errors import EmulatorError
@@ -15,7 +14,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
 from neuroncore.cli import terminal
-from neuroncore.cli.usage import add_world, resolve_world
+from neuroncore.cli.usage import add_output, add_world, gib, natural, positive, resolve_world
 from neuroncore.lint.modules import RELEASES
 
 if TYPE_CHECKING:
@@ -49,15 +48,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--static", action="store_true", help="only read the file: execute nothing")
     parser.add_argument("--strict", action="store_true", help="also exit with 1 for warnings")
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
-    parser.add_argument(
+    add_output(
+        parser,
         "--sarif",
-        type=Path,
         metavar="OUT.sarif",
         help="also write a SARIF file for code scanning and editors",
     )
     parser.add_argument(
         "--orders",
-        type=int,
+        type=natural,
         default=0,
         metavar="N",
         help="execute the recorded instructions in up to N other legal orders; compare the results",
@@ -71,13 +70,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     limits = ExecutionLimits()
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=positive,
         default=limits.seconds,
         help="limit on the time of a run, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--memory",
-        type=float,
+        type=gib,
         default=limits.memory / 2**30,
         metavar="GIB",
         help="limit on the address space of a run, in GiB (default: %(default)g)",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from neuroncore import cli
+from neuroncore.cli.usage import add_output
 from neuroncore.puzzles.puzzle import HOME
 
 KERNEL = HOME.parent / "ch05_matmul.py::blocked"
@@ -16,9 +17,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Run the matrix multiplication of kernels/ch05_matmul.py, compare the result with numpy, "
         "estimate the time on trn2, and write a page that shows the run. It needs no other file."
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--html",
-        type=Path,
         default=Path("demo.html"),
         metavar="OUT.html",
         help="the page to write (default: demo.html)",

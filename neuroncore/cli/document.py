@@ -263,25 +263,6 @@ class Document:
         }
 
 
-def check_writable(option: str, path: Path | None, source: str) -> None:
-    """Raise UsageError if the file of an option can't be written, or is the file `source`.
-
-    `source` is the file that the command runs."""
-    if path is None:
-        return
-    existed = path.exists()
-    if existed and not (path.is_file() or path.is_dir()):
-        return  # opening a pipe would wait for its reader
-    if existed and Path(source).exists() and path.samefile(source):
-        raise UsageError(f"--{option} {path} would overwrite the file that the command runs")
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
-    if not existed:
-        path.unlink()
-
-
 def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
     """Yield the listing of the compiled program of each core."""
     for number, timeline in enumerate(timelines):

@@ -18,6 +18,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.progress import progress
 from neuroncore.base.source import source_text
 from neuroncore.base.units import duration, plural
+from neuroncore.cli.usage import SECONDS, add_output, gib
 from neuroncore.eval import blindness, isolation, trace
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec
@@ -43,7 +44,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch", type=Path, metavar="DIR", help="judge all DIR/*.py")
     add_pool(parser)
-    parser.add_argument("--jsonl", type=Path, metavar="OUT", help="write the verdicts to this file")
+    add_output(parser, "--jsonl", metavar="OUT", help="write the verdicts to this file")
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -58,9 +59,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="add to each verdict the bottleneck and the three changes that would save the most "
         "time (docs/eval.md)",
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--trace",
-        type=Path,
         metavar="OUT",
         help="also write traces in the format of flashinfer-bench",
     )
@@ -146,7 +147,7 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory",
-        type=float,
+        type=gib,
         default=defaults.memory / 2**30,
         metavar="GIB",
         help="limit on the address space of each kernel, in GiB (default: %(default)g)",
@@ -171,8 +172,8 @@ def pool(arguments: argparse.Namespace) -> Pool:
 
 def limits(arguments: argparse.Namespace) -> ProcessLimits:
     """Return the limits of a process. Raises UsageError for values that are out of range."""
-    if arguments.seconds < 1 or not arguments.memory > 0:
-        raise UsageError("--seconds and --memory must be positive")
+    if not 1 <= arguments.seconds < SECONDS:
+        raise UsageError("--seconds must be from 1 to 10^9")
     return ProcessLimits(
         cpu_seconds=arguments.seconds,
         seconds=3.0 * arguments.seconds,
@@ -269,7 +270,7 @@ def _source(file: Path) -> str:
     try:
         return source_text(file, "replace")
     except OSError as error:
-        raise UsageError(f"{file} can't be read: {error}") from None
+        raise UsageError(f"{file} can't be read: {error.strerror}") from None
 
 
 def _done(file: Path) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import terminal
+from neuroncore.cli.usage import add_output
 
 if TYPE_CHECKING:
     from neuroncore.capture import execution
@@ -36,19 +37,25 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="execute the program on the CPU with random inputs from --seed (experimental)",
     )
-    for option, meaning in (
-        (
-            "--arrays",
-            "execute the program; its inputs are the arrays of the same names in this file",
-        ),
-        ("--save", "execute the program, and write its outputs to this file"),
-        (
-            "--expect",
-            "execute the program, and compare its outputs with the arrays of the same names in "
-            "this file",
-        ),
-    ):
-        parser.add_argument(option, type=Path, metavar="FILE.npz", help=meaning)
+    parser.add_argument(
+        "--arrays",
+        type=Path,
+        metavar="FILE.npz",
+        help="execute the program; its inputs are the arrays of the same names in this file",
+    )
+    add_output(
+        parser,
+        "--save",
+        metavar="FILE.npz",
+        help="execute the program, and write its outputs to this file",
+    )
+    parser.add_argument(
+        "--expect",
+        type=Path,
+        metavar="FILE.npz",
+        help="execute the program, and compare its outputs with the arrays of the same names in "
+        "this file",
+    )
     parser.add_argument(
         "--tolerance",
         type=float,

@@ -12,6 +12,7 @@ from typing import Any
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import plural
 from neuroncore.cli.evaluate import add_pool, add_spec, pool, spec, with_secret
+from neuroncore.cli.usage import add_output
 from neuroncore.eval.adapters import assigned
 from neuroncore.eval.course import Assignment
 from neuroncore.eval.loading import load_spec
@@ -41,9 +42,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file", metavar="NAME.py", help="the name of the file to judge in each folder of DIR"
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--csv",
-        type=Path,
         metavar="OUT",
         help="write the table to this file (default: standard output)",
     )

@@ -15,6 +15,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.base.progress import progress
 from neuroncore.base.units import duration
 from neuroncore.cli import captures
+from neuroncore.cli.usage import add_output
 from neuroncore.report import saved
 from neuroncore.report.saved import Document
 
@@ -72,8 +73,8 @@ def _add_view(actions: Any) -> None:
         help="the format of the figures; perfetto writes a timeline that ui.perfetto.dev opens "
         "(default: summary-text, and a page X.html for X.neff)",
     )
-    parser.add_argument(
-        "--output-file", type=Path, metavar="FILE", help="write to this file instead of printing"
+    add_output(
+        parser, "--output-file", metavar="FILE", help="write to this file instead of printing"
     )
     parser.add_argument("--disable-ui", action="store_true", help="write no page")
     parser.add_argument(

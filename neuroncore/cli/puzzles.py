@@ -8,6 +8,7 @@ from pathlib import Path
 from neuroncore.base.errors import UsageError
 from neuroncore.base.units import plural
 from neuroncore.cli import terminal
+from neuroncore.cli.usage import add_output
 from neuroncore.puzzles import board, check, load, names
 from neuroncore.puzzles.grading import Grade
 from neuroncore.puzzles.notebook import notebook
@@ -39,7 +40,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="the file or the number of a puzzle, such as p01_copy.py or 1 (default: all puzzles "
         "in this folder)",
     )
-    checked.add_argument("--html", type=Path, metavar="OUT.html", help="write a page of the run")
+    add_output(checked, "--html", metavar="OUT.html", help="write a page of the run")
     checked.set_defaults(command=grade)
     hinted = actions.add_parser("hint", help="show the next hint")
     hinted.add_argument("file", metavar="FILE", help="p01_copy.py, or 1")

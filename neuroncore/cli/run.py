@@ -28,9 +28,9 @@ from neuroncore.base.options import (
 )
 from neuroncore.base.progress import progress
 from neuroncore.cli import tools, usage
-from neuroncore.cli.document import Document, add_harness, check_writable
+from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, reporting_exits, shown
-from neuroncore.cli.usage import add_time_limit, add_world, natural, resolve_world
+from neuroncore.cli.usage import add_output, add_time_limit, add_world, natural, resolve_world
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
@@ -65,9 +65,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="refuse kernels in which `neuroncore check` finds errors (default: print warnings)",
     )
-    parser.add_argument(
-        "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
-    )
+    add_output(parser, "--trace", metavar="OUT.json", help="write a timeline for Perfetto")
     parser.add_argument(
         "--trace-flows",
         action="store_true",
@@ -87,8 +85,8 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add the options for writing a run as an HTML page.
 
     `names` are the names of the option whose value is the file of the page."""
-    parser.add_argument(
-        *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
+    add_output(
+        parser, *names, dest="html", metavar="OUT.html", help="write an HTML page of the run"
     )
     parser.set_defaults(serve=False, open=False, line=None, watched=False)
     parser.add_argument(
@@ -111,9 +109,9 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Add the options of a run and of its reference."""
     add_launches(parser)
-    parser.add_argument(
+    add_output(
+        parser,
         "--save",
-        type=Path,
         metavar="OUT.run",
         help="save the last launch; pass OUT.run in place of FILE.py later",
     )
@@ -390,11 +388,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
-    """Run the kernels of a command, write `document`, and return the exit code.
-
-    Raise UsageError before the run if an output file can't be written."""
-    for option in ("trace", "html", "save"):
-        check_writable(option, getattr(arguments, option), arguments.file.partition("::")[0])
+    """Run the kernels of a command, write `document`, and return the exit code."""
     keeping = "html", "serve", "save", "orders", "verify"
     keeps = any(getattr(arguments, name) for name in keeping)
     session = Session(arguments, document, compares=True, keeps=keeps)

@@ -356,9 +356,11 @@ def _read(path: Path) -> list[dict[str, str]]:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} can't be read: {error}") from None
-    missing = [name for name in COLUMNS if not rows or rows[0].get(name) is None]
+    if not rows:
+        raise UsageError(f"{path} has no rows; the first line has the columns {', '.join(COLUMNS)}")
+    missing = [name for name in COLUMNS if rows[0].get(name) is None]
     if missing:
-        raise UsageError(f"{path} has no column {', '.join(missing)}, or no rows")
+        raise UsageError(f"{path} has no column {', '.join(missing)}")
     return rows
 
 

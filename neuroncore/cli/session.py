@@ -312,11 +312,22 @@ class Session:
 
     def _refer(self, home: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the reference, if there is one, and check that it accepts the kernel's arguments.
-        `home` is the module of the kernel."""
+        `home` is the module of the kernel.
+
+        A function `reference` in `home` that is not named by --ref may belong to another kernel of
+        the file. If it does not accept the arguments, say so, and compare nothing."""
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
-        if name is not None:
-            self.reference = values.function(name, home)
-            values.check_call(self.reference, name, *with_rank(self.reference, (args, kwargs), 0))
+        if name is None:
+            return
+        found = values.function(name, home)
+        try:
+            values.check_call(found, name, *with_rank(found, (args, kwargs), 0))
+        except UsageError as error:
+            if self.arguments.ref:
+                raise
+            terminal.complain(f"neuroncore: the results are not compared: {error}")
+        else:
+            self.reference = found
 
     # --- a saved run -----------------------------------------------------------------------------
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os.path
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import terminal
+from neuroncore.record import is_record
 
 if TYPE_CHECKING:
     from neuroncore.machine import instance as instances
@@ -23,6 +26,13 @@ else:  # these load numpy, but only if an instance is named or several ranks are
 
 SCHEMA = "neuroncore.error/1"
 CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+# options with which a kernel is executed, and which have no effect on a saved run
+EXECUTION = (
+    *("seed", "tol", "numerics", "stochastic_rounding", "matmul", "uninitialized", "precision"),
+    *("precision_bound", "api"),
+)
+SECONDS = 1e9  # the largest limit on time, about 30 years
+WORDS = "words", "others", "behind"  # the words of the command line, and those for a script
 CLOSE = 0.7  # similarity of a misspelled option
 
 
@@ -81,6 +91,63 @@ def print_json(error: str | dict[str, Any]) -> None:
     terminal.write_json({"schema": SCHEMA, "passed": False, "error": fields})
 
 
+def add_output(parser: argparse.ArgumentParser, *names: str, **settings: Any) -> None:
+    """Add an option whose value is a file that the command writes. `check_outputs` checks it."""
+    action = parser.add_argument(*names, type=Path, **settings)
+    parser.set_defaults(outputs=(*(parser.get_default("outputs") or ()), action.dest))
+
+
+def check_outputs(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if a file of `add_output`
+
+    * can't be written,
+    * is a file that the command reads,
+    * or is the file of another such option.
+
+    A command whose output replaces its input destroys the user's file."""
+    names = getattr(arguments, "outputs", ())
+    given = {name: path for name in names if (path := getattr(arguments, name)) is not None}
+    others = [vars(arguments)[name] for name in vars(arguments).keys() - {*names, *WORDS}]
+    read = [file for file in _files_in(others) if os.path.isfile(file)]
+    seen: dict[Path, str] = {}
+    for name, path in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if path.is_file() and any(path.samefile(file) for file in read):
+            raise UsageError(f"{option} {path} would overwrite a file that the command reads")
+        _check_writable(option, path)
+        if (other := seen.setdefault(path.resolve(), option)) != option and _keeps(path):
+            raise UsageError(f"{other} and {option} would write the same file {path}")
+
+
+def _files_in(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the files in the values of arguments: FILE, FILE.py::KERNEL, and FILE.py:FUNCTION."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _files_in(value)
+        elif isinstance(value, str | Path):
+            text = str(value)
+            yield from (text, text.partition("::")[0], text.rpartition(":")[0])
+
+
+def _keeps(path: Path) -> bool:
+    """Return whether a path is a file that keeps what is written, or does not exist; /dev/null and
+    pipes do not."""
+    return path.is_file() or not path.exists()
+
+
+def _check_writable(option: str, path: Path) -> None:
+    """Raise UsageError if the file of an option can't be written."""
+    existed = path.exists()
+    if existed and not (path.is_file() or path.is_dir()):
+        return  # opening a pipe would wait for its reader
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise UsageError(f"{option} {path} can't be written: {error.strerror}") from None
+    if not existed:
+        path.unlink()
+
+
 def add_world(parser: argparse.ArgumentParser) -> None:
     """Add the options for several ranks."""
     parser.add_argument(
@@ -113,10 +180,11 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
     * if --ranks is 0 or too large;
     * if --lnc or --instance is given without --ranks;
     * if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL.
-      Scripts and saved runs would ignore these options."""
-    for option in ("args", "inputs", "ref") if "::" not in named else ():
-        if getattr(arguments, option, None) is not None:
-            raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")
+      Scripts and saved runs would ignore these options;
+    * for other arguments that a saved run would ignore (`refuse_execution`)."""
+    refuse_arguments(arguments, named)
+    if is_record(Path(named)):
+        refuse_execution(arguments, named)
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:
@@ -129,6 +197,25 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
         worlds.check_size(arguments.ranks, arguments.lnc or 1)
     if arguments.instance is not None and arguments.target is None:
         arguments.target = instances.find(arguments.instance).chip.machine
+
+
+def refuse_arguments(arguments: argparse.Namespace, *named: str) -> None:
+    """Raise UsageError for --args, --inputs and --ref if no file in `named` is a kernel
+    FILE.py::KERNEL."""
+    for option in ("args", "inputs", "ref") if not any("::" in file for file in named) else ():
+        if getattr(arguments, option, None) is not None:
+            raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")
+
+
+def refuse_execution(arguments: argparse.Namespace, file: str) -> None:
+    """Raise UsageError for an argument that only the execution of a kernel uses. `file` is a saved
+    run, which is not executed."""
+    for name in EXECUTION:
+        if getattr(arguments, name, None) != arguments.parser.get_default(name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{file} is a saved run, but {option} is only for kernels and scripts")
+    for word in (*arguments.others, *arguments.behind):
+        raise UsageError(f"{file} is a saved run, but {word} is an argument for a script")
 
 
 def natural(text: str) -> int:
@@ -149,11 +236,23 @@ def add_time_limit(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> float:
-    """Return a positive number. Raises ArgumentTypeError for others."""
+    """Return a positive number of seconds. Raises ArgumentTypeError for others, and for more than
+    an alarm of the operating system can count."""
+    return _between(text, SECONDS, "a number of seconds, greater than 0 and less than 10^9")
+
+
+def gib(text: str) -> float:
+    """Return a positive number of GiB. Raises ArgumentTypeError for others, and for more bytes than
+    a limit of the operating system can have."""
+    return _between(text, 2.0**33, "a number of GiB, greater than 0 and less than 2^33")
+
+
+def _between(text: str, end: float, meaning: str) -> float:
+    """Return a number greater than 0 and less than `end`. Raises ArgumentTypeError for others."""
     try:
-        seconds = float(text)
+        value = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
-    return seconds
+        value = 0.0
+    if not 0 < value < end:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {meaning}")
+    return value

@@ -14,7 +14,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.cli import captures, terminal
 from neuroncore.cli.document import Document
 from neuroncore.cli.run import add_page, add_running, finished
-from neuroncore.cli.usage import natural, resolve_world
+from neuroncore.cli.usage import check_outputs, natural, resolve_world
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
 
@@ -67,6 +67,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def view(arguments: argparse.Namespace) -> int:
     if not (arguments.html or arguments.serve):
         arguments.html = _default_page(arguments.file)
+        check_outputs(arguments)
     if captures.named(arguments.file):
         return _view_capture(arguments)
     resolve_world(arguments, arguments.file)

@@ -7,13 +7,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from neuroncore.cli import captures, document, session, terminal
 from neuroncore.cli.run import add_launches, kept_run, launch, options
 from neuroncore.cli.session import Session
-from neuroncore.cli.usage import add_world, natural, resolve_world
+from neuroncore.cli.usage import add_output, add_world, natural, refuse_arguments, resolve_world
 from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
@@ -79,6 +78,7 @@ class Reasons:
 def why(arguments: argparse.Namespace) -> int:
     if captures.named(arguments.file):
         return captures.why(arguments)
+    captures.refuse_program(arguments)
     resolve_world(arguments, arguments.file)
     reasons = Reasons(arguments)
     launch(arguments, Session(arguments, reasons), options(arguments))
@@ -94,9 +94,9 @@ def add_diff(parser: argparse.ArgumentParser) -> None:
     parser.allow_abbrev = False
     parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
     parser.add_argument("new", metavar="NEW", help="the kernel or run that is compared with OLD")
-    parser.add_argument(
+    add_output(
+        parser,
         "--html",
-        type=Path,
         metavar="OUT.html",
         help="write a page with both runs, one below the other, on one scale of time",
     )
@@ -110,6 +110,8 @@ def diff(arguments: argparse.Namespace) -> int:
     files = arguments.old, arguments.new
     if any(map(captures.named, files)):
         return _measured(arguments, files)
+    captures.refuse_program(arguments)
+    refuse_arguments(arguments, *files)
     sides = [kept_run(arguments, file) for file in files]
     failed: int = session.failed(arguments, max((s.failure for s in sides), key=session.exit_code))
     if failed:

@@ -61,3 +61,9 @@ def test_other_tables_are_refused(capsys, folder, text):
     (folder / "rows.csv").write_text(text)
     assert main(["calibrate", "rows.csv"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_table_without_rows_lacks_no_column(capsys, folder):
+    (folder / "rows.csv").write_text(HEAD)
+    assert main(["calibrate", "rows.csv"]) == 2
+    assert capsys.readouterr().err.startswith("neuroncore: rows.csv has no rows; ")

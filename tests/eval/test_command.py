@@ -169,6 +169,7 @@ def test_hidden_inputs_are_not_in_a_specification(batch, tmp_path, capsys):
         (["--batch", "none"], "none is not a folder"),
         (["--candidate", "batch/a.py", "--resume"], "--resume needs --jsonl"),
         (["--candidate", "batch/a.py", "--jobs", "0"], "must be positive"),
+        (["--candidate", "batch/a.py", "--seconds", str(10**30)], "--seconds must be from 1 to"),
     ],
 )
 def test_wrong_usage(words, said, batch, capsys):
@@ -180,6 +181,9 @@ def test_a_specification_that_fails_is_named(batch, tmp_path, capsys):
     (tmp_path / "spec.py").write_text("x = 1\n\n1 / 0\n")
     assert main(["eval", "--spec", "spec.py", "--candidate", "batch/a.py"]) == 2
     assert "spec.py:3: ZeroDivisionError" in capsys.readouterr().err
+    (tmp_path / "spec.py").write_text("x = 1\n\nx = (\n")
+    assert main(["eval", "--spec", "spec.py", "--candidate", "batch/a.py"]) == 2
+    assert "spec.py:3: SyntaxError: '(' was never closed\n" in capsys.readouterr().err
     (tmp_path / "spec.py").write_text("SPEC = 1\n")
     assert main(["eval", "--spec", "spec.py", "--candidate", "batch/a.py"]) == 2
     assert "has no variable SPEC" in capsys.readouterr().err

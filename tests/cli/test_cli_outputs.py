@@ -1,0 +1,129 @@
+"""Options of the command line: files that a command writes, limits, and options without effect."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_files import KERNEL
+
+from neuroncore.cli import main, parser
+
+NAMED = "k.py::double"
+OTHER_KERNEL = (
+    KERNEL
+    + """
+def reference(x, y):
+    return x + y
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("k.py").write_text(KERNEL)
+    return tmp_path
+
+
+@pytest.fixture
+def saved(folder, capsys):
+    assert main(["run", NAMED, "--save", "k.run"]) == 0
+    capsys.readouterr()
+
+
+def refused(capsys, *words):
+    """Return the message of a command that is wrong usage."""
+    try:
+        code = main([*words])
+    except SystemExit as leaving:
+        code = leaving.code
+    assert code == 2, words
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", NAMED, "--sarif", "./k.py"),
+        ("diff", NAMED, NAMED, "--html", "k.py"),
+        ("view", NAMED, "-o", "k.py"),
+        ("run", NAMED, "--inputs", "other.py:inputs", "--save", "other.py"),
+        ("eval", "--spec", "k.py", "--candidate", "a.py", "other.py", "--jsonl", "other.py"),
+        ("grade", "--spec", "k.py", "--submissions", ".", "--csv", "k.py"),
+        ("neff", "other.py", "--save", "other.py"),
+        ("profile", "view", "-n", "k.py", "--output-file", "k.py"),
+        ("puzzles", "check", "k.py", "--html", "k.py"),
+    ],
+)
+def test_no_output_replaces_a_file_that_the_command_reads(capsys, words):
+    Path("other.py").write_text("kept")
+    assert "would overwrite a file that the command reads" in refused(capsys, *words)
+    assert (Path("k.py").read_text(), Path("other.py").read_text()) == (KERNEL, "kept")
+
+
+def test_two_outputs_have_two_files(capsys):
+    words = ("run", NAMED, "--trace", "out", "--save", "./out")
+    assert "--trace and --save would write the same file" in refused(capsys, *words)
+    assert main(["run", NAMED, "--trace", "/dev/null", "--html", "/dev/null"]) == 0
+
+
+def test_an_output_that_cant_be_written_is_refused_before_the_work(capsys):
+    for words in (("check", NAMED, "--sarif"), ("diff", NAMED, NAMED, "--html")):
+        message = refused(capsys, *words, "nowhere/out")
+        assert message.startswith(f"neuroncore: {words[-1]} nowhere/out can't be written: ")
+
+
+def test_each_option_whose_name_is_that_of_an_output_is_checked():
+    """Values like OUT.html in the help are files that a command writes."""
+    commands = parser()._subparsers._group_actions[0].choices
+    for name, command in commands.items():
+        outputs = command.get_default("outputs") or ()
+        for action in command._actions:
+            if (action.metavar or "").startswith("OUT"):
+                assert action.dest in outputs, (name, action.dest)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("run", "--matmul", "blas"), ("run", "--numerics", "ideal"), ("run", "--seed", "3")),
+        *(("run", "--precision"), ("run", "--uninitialized", "zeros"), ("run", "extra")),
+        *(("view", "--json"), ("check", "--api", "0.1"), ("why", "--seed", "3")),
+    ],
+)
+def test_a_saved_run_has_no_options_of_an_execution(capsys, saved, words):
+    message = refused(capsys, words[0], "k.run", *words[1:])
+    assert message.startswith("neuroncore: k.run is a saved run, but ") and words[1] in message
+
+
+def test_options_of_a_saved_run_are_accepted(capsys, saved):
+    for words in (("run", "--json", "--order", "in-order"), ("check", "--strict"), ("why",)):
+        assert main([words[0], "k.run", *words[1:]]) == 0
+    assert main(["diff", "k.run", NAMED, "--seed", "3"]) == 0
+    assert "--args needs a kernel" in refused(capsys, "diff", "k.run", "k.run", "--args", "1")
+
+
+def test_a_compiled_program_belongs_to_a_trace(capsys):
+    for words in (("why", NAMED), ("diff", NAMED, NAMED)):
+        assert "--neff is only for a trace" in refused(capsys, *words, "--neff", "k.py")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--seconds", text) for text in ("nan", "inf", "0", "-1", "1e300")),
+        *(("--memory", text) for text in ("nan", "inf", "0", "-1", "1e12")),
+        ("--orders", "-1"),
+    ],
+)
+def test_a_limit_is_a_number_that_the_system_can_count(capsys, words):
+    assert f"argument {words[0]}: '{words[1]}' is not a" in refused(capsys, "check", NAMED, *words)
+
+
+def test_the_reference_of_another_kernel_is_not_used(capsys):
+    Path("k.py").write_text(OTHER_KERNEL)
+    assert main(["run", NAMED, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["launches"][0]["agrees"] is None
+    assert err.startswith("neuroncore: the results are not compared: reference(x, y): missing")
+    assert "missing a required argument" in refused(capsys, "run", NAMED, "--ref", "reference")
