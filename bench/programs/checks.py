@@ -36,7 +36,7 @@ from neuroncore.base import buffers
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.checks.orders import compare_orders
-from neuroncore.clause import arithmetic, product
+from neuroncore.clause import alu, arithmetic, product
 from neuroncore.core import later, leftovers, legality, packs
 from neuroncore.frontend import arguments, originals
 from neuroncore.frontend.arguments import arrays_in
@@ -68,6 +68,7 @@ SMALL = [
     *((packs, {"MOST": 1, "EARLY": 64, "ROOM": 1 << 12}), (leftovers, {"READS": 1})),
     *((legality, {"KNOWN_MOST": 2}), (geometry, {"MOST": 2}), (boxes, {"MANY": 1})),
     *((buffers, {"SMALL": 1}), *LOOPS, (codec, {"LEAST": 1}), (loops, {"FEW": 0})),
+    (alu, {"LARGE": 1}),
     *((execution, {"CHUNK": 1}), (originals, {"LARGE": 1}), (arguments, {"SMALL": 1})),
     *((access, {"LARGE": 1}), (tile, {"FEW": 0}), (instructions, {"PACKED": 8})),
     *((cursor, {"APART": 2}), (product, {"ONE_THREAD": 16}), (quick, {"MOST_OF_OTHERS": 1 << 40})),

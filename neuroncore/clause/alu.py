@@ -24,6 +24,7 @@ from neuroncore.numerics.loops import elementary
 from neuroncore.numerics.loops import fold as folds
 
 T = TypeVar("T")
+LARGE = 1 << 10  # elements; for fewer, a copy takes longer than it saves
 
 
 class IsaTable(MutableMapping[str, T]):
@@ -149,7 +150,8 @@ def minimum_number(a: Array, b: Any, out: Array) -> None:
 
 
 def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
-    if _is_matrix(a) and _is_matrix(b) and b.dtype == out.dtype and out.ndim == 2:
+    apart = not _overlap(out, a, b)
+    if apart and _is_matrix(a) and _is_matrix(b) and b.dtype == out.dtype and out.ndim == 2:
         loop(a, b, out)
         return
     rows = out.shape[0]
@@ -158,10 +160,18 @@ def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
         other = np.full((rows, 1), other)
     # free axes with gaps between them can't be merged into one axis of a matrix
     whole = out.ndim <= 2 or out.flags.c_contiguous
-    result = out if whole else buffers.array(out.shape, out.dtype)
+    result = out if whole and apart else buffers.array(out.shape, out.dtype)
     loop(as_matrix(a, rows), as_matrix(other, rows), result.reshape(rows, -1))
     if result is not out:
         np.copyto(out, result)
+
+
+def _overlap(out: Array, *sources: Any) -> bool:
+    """Return whether a large result shares memory with a source. The compiled loops then use no
+    vector registers, and take six times as long."""
+    if out.size < LARGE:
+        return False
+    return any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in sources)
 
 
 def _is_matrix(values: Any) -> bool:
@@ -360,6 +370,10 @@ def named_loop(module: ModuleType, name: str) -> Callable[..., Any]:
     call. `compiled_loop` returns the loop."""
 
     def call(values: Array, out: Array) -> None:
+        if _overlap(out, values):
+            copy = buffers.scratch("in place", values.shape, values.dtype)
+            np.copyto(copy, values)
+            values = copy
         getattr(module, name)(values, out)
 
     call.loop = partial(getattr, module, name)  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from mpmath import mpf
 from neuroncore.isa.operators import FUNCTIONS
 
 from neuroncore.base.errors import OperatorError
+from neuroncore.clause import alu
 from neuroncore.clause import arithmetic as numeric
 
 INF, NAN, PI = math.inf, math.nan, math.pi
@@ -248,6 +249,15 @@ def test_results_do_not_depend_on_their_place(name):
     alone = [evaluated(name, x[i : i + 1])[0] for i in range(67)]
     assert np.array_equal(bits(together), bits(np.array(alone)))
     assert np.array_equal(bits(evaluated(name, x[::-1])), bits(together[::-1]))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@for_all("size", [7, alu.LARGE + 3])
+def test_a_result_may_replace_its_argument(name, size):
+    x = np.linspace(0.1, 3, size, dtype=np.float32)
+    together = x.copy()
+    numeric.activate(FUNCTIONS[name].apply, together, together)
+    assert np.array_equal(bits(together), bits(evaluated(name, x)))
 
 
 @for_all("op", [nl.add, nl.maximum, nl.power, "exp", None, math.exp])

@@ -13,6 +13,7 @@ from neuroncore.isa.operators import OPERATORS
 from neuroncore.base.errors import (
     SignatureError,
 )
+from neuroncore.clause import alu
 from neuroncore.clause import arithmetic as numeric
 
 # nki.api.shared.rst, "Supported Math Operators for NKI ISA": kind, operands, legal as reduction
@@ -340,3 +341,18 @@ def test_32_bit_integers_are_exact_and_wrap_around(name, types):
     dst = device.empty(a.shape, types[0])
     device.issue("tensor_tensor", dst, device.tile(a), device.tile(b), getattr(nl, name))
     assert np.array_equal(bits(dst.codes()), expected.reshape(a.shape))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@for_all("shape", [(3, 5), (2, 3, 7), (5, alu.LARGE // 4 - 1)])
+def test_a_result_may_replace_an_operand(name, shape):
+    rng, apply = np.random.default_rng(0), OPERATORS[name].apply
+    a, b, expected = rng.standard_normal((3, *shape), np.float32)
+    apply(a, b, expected)
+    for replaced in (0, 1):
+        operands = [a.copy(), b.copy()]
+        apply(*operands, operands[replaced])
+        assert np.array_equal(bits(operands[replaced]), bits(expected))
+    apply(a, np.float32(0), expected)
+    apply(a, np.float32(0), a)
+    assert np.array_equal(bits(a), bits(expected))
