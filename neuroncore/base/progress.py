@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cached_property
 
 from neuroncore.base import jit
 
@@ -30,8 +31,11 @@ class _Task:
         self.begun, self.due = time.monotonic(), QUIET_SECONDS
         self.compiled_before = jit.seconds_compiling()
         self.stream = sys.stderr
-        self.on_a_terminal = self.stream.isatty()
         self.has_reported = False
+
+    @cached_property
+    def on_a_terminal(self) -> bool:
+        return self.stream.isatty()
 
     def print_line(self) -> None:
         """Print a line about the innermost operation if one is due. On a terminal, it replaces the

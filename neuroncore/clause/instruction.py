@@ -232,6 +232,11 @@ class Instruction:
         return tuple(p for p in self.parameters if p.operand)
 
     @cached_property
+    def columns(self) -> frozenset[str]:
+        """Operands that are single columns, with one number for each partition."""
+        return frozenset(p.name for p in self.operands if p.operand and p.operand.column)
+
+    @cached_property
     def open_operands(self) -> tuple[Parameter, ...]:
         """Operands that may be tiles, numbers or None."""
         return tuple(p for p in self.operands if not (p.always_tile or p.name in self.lists))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import source
+from neuroncore.base import buffers, source
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import (
     KernelError,
@@ -137,7 +137,7 @@ class Core:
         self.defers_leftovers = False
         self.leftovers: Leftovers[Finding] | None = None  # None before leftovers are first read
         self.accumulators = {
-            unit: np.full(self.machine.limits.partitions, CLOBBERED, np.float32)
+            unit: buffers.filled((self.machine.limits.partitions,), CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
         }
         self.packs = Packs()

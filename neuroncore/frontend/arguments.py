@@ -274,6 +274,16 @@ def span(array: Array) -> tuple[int, int]:
     return start + low, start + high + array.itemsize
 
 
+def owns(array: Any) -> bool:
+    """Return whether an array allocated its memory. Two such arrays never share memory."""
+    return type(array) is np.ndarray and array.flags.owndata
+
+
+def may_overlap(array: Array, other: Array) -> bool:
+    """Return whether the addresses of two arrays overlap."""
+    return not (owns(array) and owns(other)) and np.may_share_memory(array, other)
+
+
 class _Copies:
     """The contents of an array, from which separate copies of the array can be made."""
 

@@ -22,6 +22,7 @@ from neuroncore.frontend.arguments import (
     copied,
     is_array,
     leaves,
+    owns,
     replaced,
     span,
 )
@@ -170,13 +171,8 @@ def _large(values: list[Any]) -> list[Array]:
     if not large:
         return []
     arrays = {id(value): value for value in values if is_array(value)}.values()
-    apart = arrays if all(map(_owns, arrays)) else _apart(arrays)
+    apart = arrays if all(map(owns, arrays)) else _apart(arrays)
     return [x for x in apart if id(x) in large and x.flags.carray and not x.dtype.hasobject]
-
-
-def _owns(array: Any) -> bool:
-    """Return whether an array allocated its memory. Two such arrays never share memory."""
-    return type(array) is np.ndarray and array.flags.owndata
 
 
 def _apart(arrays: Collection[Any]) -> list[Any]:

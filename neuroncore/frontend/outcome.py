@@ -30,7 +30,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, on
-from neuroncore.frontend.arguments import Arguments, is_host_array, leaves, span
+from neuroncore.frontend.arguments import Arguments, is_host_array, leaves, may_overlap
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
@@ -75,8 +75,7 @@ class Inputs:
         # memory with other arrays may have been updated through them, so only the elements that the
         # kernel changed are copied back.
         self.copies: list[tuple[Array, Storage, Array]] = []
-        # (first address, address after the last byte) of each array whose memory the kernel uses
-        self.used: list[tuple[int, int]] = []
+        self.used: list[Array] = []  # the arrays whose memory the kernel uses
         self.entered: list[tuple[Input, Any]] = []  # inputs with the caller's objects, in order
         self.copied: list[Array] = []  # copies of the entered arrays, if `keeps`
 
@@ -103,9 +102,8 @@ class Inputs:
         usable = array.flags.carray and array.dtype.isnative and array.ndim
         # Different inputs are separate tensors on a device and in the record, so an array that
         # overlaps another array is copied.
-        low, high = span(array)
-        if usable and not any(low < end and start < high for start, end in self.used):
-            self.used.append((low, high))
+        if usable and not any(may_overlap(array, other) for other in self.used):
+            self.used.append(array)
         else:
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
         data = memory.widened(data, form)

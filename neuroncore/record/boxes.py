@@ -90,13 +90,15 @@ def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
     count = len(box)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     areas = area[order]
-    edges = np.concatenate(([0], (areas[1:] != areas[:-1]).nonzero()[0] + 1, [count]))
-    for a in (edges[1:] - edges[:-1] > MANY).nonzero()[0]:
+    begins = np.ones(count + 1, np.bool_)
+    begins[1:-1] = areas[1:] != areas[:-1]
+    edges = begins.nonzero()[0]
+    for a in (edges[1:] - edges[:-1] > MANY).nonzero()[0] if count > MANY else ():
         _sort_by_rows_or_bytes(order[edges[a] : edges[a + 1]], box)
     overlaps, boxes = native.overlaps.over(count), (order, edges[:-1], edges[1:], box)
     start = np.zeros(count + 1, np.int64)
     overlaps(*boxes, start[1:], np.zeros(0, np.int32))
-    np.cumsum(start, out=start)
+    start.cumsum(out=start)
     near = np.zeros(start[-1], np.int32)
     overlaps(*boxes, start[:-1].copy(), near)
     return near, start
@@ -294,7 +296,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     rows = [_row(geometry, memories, forms) for geometry in geometries]
     table = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
     largest = max((geometry.layout.nbytes for geometry in geometries), default=0)
-    small = max(largest, storages.number.max(initial=0)) <= np.iinfo(np.int32).max
+    small = max(largest, storages.number.max(initial=0)) < 1 << 31
     fields = np.empty((count, native.OWN_FORM + 1), np.int32 if small else np.int64)
     fields[:, 0] = storages.areas()[storages.of_window]
     native.extents.over(count)(windows.geometry, windows.offset, table, fields)

@@ -201,8 +201,9 @@ def apart(
 
 def _windows(fields: Array, moved: Array) -> Windows:
     storage, geometry, offset = fields.T.copy()
-    moving, moves = buffers.filled(offset.shape, -1, np.int64), (offset >= MOVING).nonzero()[0]
-    if len(moves):
+    moving = buffers.filled(offset.shape, -1, np.int64)
+    if len(moved):
+        moves = (offset >= MOVING).nonzero()[0]
         moving[moves] = offset[moves] - MOVING
         offset[moves] = moved[moving[moves]]
     return Windows(storage, geometry, offset, moving)
@@ -330,13 +331,18 @@ def storages(
     `calls`."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
+    lines = np.frombuffer(births, "<i8").reshape(-1, 2)
+    if len(lines) + len(names) + len(number) <= native.FEW:
+        return _few_storages(
+            number, of_window, windows.geometry[first], geometries, lines, names, calls
+        )
     layouts: dict[Layout, int] = {}
     layout = [layouts.setdefault(geometry.layout, len(layouts)) for geometry in geometries]
     texts: dict[str, int] = {"": 0}
     named = [texts.setdefault(name, len(texts)) for name in names.values()]
     fields = np.empty((len(number), 3), np.int64)
     fields[:, 0] = np.array(layout, np.int64)[windows.geometry[first]]
-    fields[:, 1] = _last_values(np.frombuffer(births, "<i8").reshape(-1, 2), number, -1)
+    fields[:, 1] = _last_values(lines, number, -1)
     fields[:, 2] = _last_values(np.array([[*names], named], np.int64).T, number, 0)
     first, alike = distinct(fields)
     all_layouts, all_names = list(layouts), list(texts)
@@ -348,6 +354,31 @@ def storages(
         for layout, line, name in fields[first].tolist()
     ]
     return Storages(number, np.array(which, INT32)[alike], of_window, list(kinds))
+
+
+def _few_storages(
+    number: Array,
+    of_window: Array,
+    geometry: Array,
+    geometries: Sequence[Geometry],
+    lines: Array,
+    names: Mapping[int, str],
+    calls: Sequence[Call],
+) -> Storages:
+    """Return the result of `storages` for a small program. Python objects take less time than small
+    arrays.
+
+    `number`, `of_window`: fields of the result. `geometry`: the number of a geometry of each
+    storage. `lines`: the numbers in `births`."""
+    born, kinds = dict(lines.tolist()), dict[Area, int]()
+    kind = [
+        kinds.setdefault(
+            area(geometries[g].layout, born.get(n, -1), names.get(n, ""), calls[0].machine),
+            len(kinds),
+        )
+        for n, g in zip(number.tolist(), geometry.tolist(), strict=True)
+    ]
+    return Storages(number, np.array(kind, INT32), of_window, list(kinds))
 
 
 def copied(
@@ -416,9 +447,6 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
     """Return a value for each storage number in `numbers`: the value of its last row in `pairs`, or
     `default` without such a row. A row of `pairs` is (number of a storage, value)."""
-    if len(pairs) + len(numbers) <= native.FEW:
-        last = dict(pairs.tolist())
-        return np.array([last.get(number, default) for number in numbers.tolist()], np.int64)
     if not len(pairs):
         return np.full(len(numbers), default)
     number, value = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T

@@ -156,10 +156,13 @@ def distinct(rows: Array) -> tuple[Array, Array]:
 
 
 def _few_distinct(rows: Array) -> tuple[Array, Array]:
-    numbers: dict[tuple[int, ...], int] = {}
-    number = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
-    first = [number.index(n) for n in range(len(numbers))]
-    return np.array(first, np.int32), np.array(number, np.int32)
+    places: dict[tuple[int, ...], int] = {}
+    of_row = [places.setdefault(row, i) for i, row in enumerate(map(tuple, rows.tolist()))]
+    first = np.fromiter(places.values(), np.int32, len(places))
+    if len(places) == len(of_row):
+        return first, first.copy()
+    numbers = {place: n for n, place in enumerate(places.values())}
+    return first, np.array([numbers[place] for place in of_row], np.int32)
 
 
 @compiled

@@ -89,12 +89,13 @@ def counted(timeline: Timeline) -> Counters:
     counters, machine = Counters(), timeline.machine
     other = timeline.world.core(timeline.core) > 0
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
-    form = timeline.compiled
+    form, rewrites = timeline.compiled, timeline.compiled.policy.rewrites
     call, queue = call[form.fate == ISSUED], queue[form.fate == ISSUED]
     _spill(counters.bytes, form.moves)
-    _read_in_psum(counters.bytes, form)
+    if rewrites:
+        _read_in_psum(counters.bytes, form)
     counts = np.bincount(call.astype(np.int64) * len(QUEUES) + queue)
-    pairs = np.flatnonzero(counts)
+    pairs = counts.nonzero()[0]
     matrices: dict[str, int] = {}
     for pair, count in zip(pairs.tolist(), counts[pairs].tolist(), strict=True):
         index, q = divmod(pair, len(QUEUES))
@@ -106,8 +107,8 @@ def counted(timeline: Timeline) -> Counters:
         if issued_call.instruction.traits.transposes and q == TENSOR:
             data = issued_call.view("data").dtype
             matrices[data.name] = machine.limits.partitions**2 * data.itemsize
-    _merge(counters, timeline)
-    if form.policy.rewrites:
+    if rewrites:
+        _merge(counters, timeline)
         counters.bytes["hbm_read_bytes"] += sum(matrices.values())
         counters.bytes["sbuf_write_bytes"] += sum(matrices.values())
     return counters
@@ -159,7 +160,7 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
 def _count(counters: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
     """Add to `counters` the counts of a call that is issued `times` times on a queue."""
     work = product(call, machine)
-    for memory, nbytes in accesses(call, machine):
+    for memory, nbytes in accesses(call, work):
         counters.bytes[memory] += nbytes * times
     if work is None:
         transposed = call.instruction.traits.transposes  # on an engine that does not multiply
@@ -179,12 +180,11 @@ def _count(counters: Counters, call: Call, queue: int, times: int, machine: Mach
         counters.transfer_bytes += call.written_bytes * times
 
 
-def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
-    """Yield the name of each byte counter that a call changes, with the number of bytes.
+def accesses(call: Call, work: Product | None) -> Iterator[tuple[str, int]]:
+    """Yield the byte counters that a call with the product `work` changes, with the bytes.
 
     For a DMA transfer, all bytes count; for an engine, only the bytes of one partition. Operands of
     a tensor_tensor do not count, and neither do inputs with one scalar per partition."""
-    work = product(call, machine)
     if work is not None:
         yield "sbuf_read_bytes", (work.weights_bytes + work.moving_bytes) * work.count
         yield "psum_write_bytes", _in_a_partition(call.view("dst")) * work.count
@@ -203,8 +203,7 @@ def _streams(call: Call) -> list[str]:
     """Return the names of the operands whose reads are counted (`accesses`)."""
     if not call.instruction.traits.bytes_counted:
         return []
-    columns = {p.name for p in call.instruction.operands if p.operand and p.operand.column}
-    return [name for name in call.reads if name not in columns]
+    return [name for name in call.reads if name not in call.instruction.columns]
 
 
 def product(call: Call, machine: Machine) -> Product | None:
@@ -323,7 +322,7 @@ def union_ns(begin: Array, end: Array) -> float:
     """Return the nanoseconds in which at least one interval (begin[n] to end[n]) is in progress."""
     if not len(begin):
         return 0.0
-    order = np.argsort(begin, kind="stable")
+    order = begin.argsort(kind="stable")
     begin, reached = begin[order], np.maximum.accumulate(end[order])
     gaps = np.maximum(begin[1:] - reached[:-1], 0.0)
     return float(reached[-1] - begin[0] - gaps.sum())
@@ -340,10 +339,13 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     durations = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
     for q, name in enumerate(ENGINE_FIELDS):
-        on_queue = timeline.queue == q
+        spent = active = 0.0
+        if timeline.counts[q]:
+            on_queue = timeline.queue == q
+            spent = float(durations[on_queue].sum())
+            active = union_ns(working[on_queue], timeline.end[on_queue])
         fields[f"{name}_engine_instruction_count"] = counters.of_queue(q)
-        fields[f"{name}_engine_instruction_time"] = float(durations[on_queue].sum()) / 1e9
-        active = union_ns(working[on_queue], timeline.end[on_queue])
+        fields[f"{name}_engine_instruction_time"] = spent / 1e9
         fields[f"{name}_engine_active_time"] = active / 1e9
         fields[f"{name}_engine_active_time_percent"] = active / (timeline.total_ns or 1.0)
     fields["matmul_instruction_count"] = counters.opcodes[TENSOR, "MATMUL"]

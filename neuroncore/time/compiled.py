@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import Call
@@ -119,7 +120,7 @@ def compiled(
     program for a machine with the same memories. Its order and its merged instructions are reused,
     because they do not depend on costs. `costs` are reused costs of a program with the same first
     calls; then the compiler must only reorder."""
-    order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
+    order, no_instruction = order or program.order, buffers.filled((len(program),), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
@@ -127,7 +128,7 @@ def compiled(
     reads, weights = table.reads.take(row), table.weights.take(row)
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
     sources = sums = no_instruction
-    if table.are_open or (policy.rewrites and copies.any_left_out(program.calls)):
+    if policy.rewrites and (table.are_open or copies.any_left_out(program.calls)):
         flow = dependencies.dependencies(np.zeros_like(no_instruction), 1, accesses, weights, True)
         sums = copies.accumulated(program, accesses, flow)
         sources, operands = forwarding.forwarded(program, accesses, flow)
@@ -177,7 +178,7 @@ def _merged(
     if like is not None:
         return like.program, like.heads
     if not policy.rewrites:
-        return program, np.full(len(program), -1, np.int32)
+        return program, buffers.filled((len(program),), -1, np.int32)
     ordered, heads = vectorized.vectorized(program, machine, policy.reach)
     copies_heads = copies.merged(ordered, machine.psum.bank_bytes)
     return ordered, np.where(copies_heads < 0, heads, copies_heads)
@@ -246,7 +247,7 @@ def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
         f is not possible
 
     If an instruction has several possible fates, the last of them in `rules` is used."""
-    fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
+    fate, instead = np.zeros(count, np.int8), buffers.filled((count,), -1, np.int32)
     for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]
     return fate, instead

@@ -85,26 +85,26 @@ class CallTable:
             calls += [calls[k] for k in moves.tolist()]
             generated = policy.with_strides(machine)
             costs += [calls[k].cost(generated) for k in moves.tolist()]
-        widths = [len(group) for group in groups]
-        self.last = np.cumsum(widths, dtype=np.int64)
-        self.first = self.last - np.array(widths, np.int64)
+        widths = np.array([len(group) for group in groups], np.int64)
+        self.last = widths.cumsum()
+        self.first = self.last - widths
         self.collectives = [c.collective for c in costs]
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
         self._fill(list(map(_row, calls, costs)), SCALAR if policy.generates(machine) else STORES)
 
     def _fill(self, rows: list[CallRow], stores: int) -> None:
-        columns = np.array(rows, np.float64).reshape(len(rows), len(CallRow._fields)).T.copy()
-        times, rest = columns[:6], columns[6:].astype(np.int32)
-        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = times
-        properties = dict(zip(CallRow._fields[6:], rest, strict=True))
-        self.lane = rest[:2].T.copy()
-        self.queue = np.where(properties["queue"] < 0, np.int32(stores), properties["queue"])
-        self.reads, self.weights = properties["reads"], properties["weights"]
+        columns: Any = CallRow(*(zip(*rows, strict=True) if rows else [()] * len(CallRow._fields)))
+        self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = (
+            np.array(times, np.float64) for times in columns[:6]
+        )
+        self.lane = np.array([columns.first, columns.last], np.int32).T.copy()
+        self.queue = np.array([stores if q < 0 else q for q in columns.queue], np.int32)
+        self.reads, self.weights = (np.array(n, np.int32) for n in (columns.reads, columns.weights))
         # weights that an index picks are loaded again each time, because the index may have changed
-        self.picks_weights = properties["picks_weights"] > 0
-        self.fills_half, self.shares = properties["fills_half"] > 0, properties["shares"] > 0
-        self.stays, self.meets = properties["stays"] > 0, properties["meets"] > 0
+        self.picks_weights, self.fills_half, self.shares, self.stays, self.meets = (
+            np.array(flags, np.bool_) for flags in columns[-5:]
+        )
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
         """Return the table of the same calls on another machine, or this table if no cost differs.

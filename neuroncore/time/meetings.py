@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
+def partners(programs: Sequence[Program], at: Sequence[int], world: World) -> Array:
     """Return, for each instruction of all cores, the instruction of the next core at the same
     meeting; -1 if the instruction meets no other core. The last core of a meeting is followed by
     the first.
@@ -32,7 +32,7 @@ def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
     `at`: core c has the instructions from at[c] to at[c + 1] - 1"""
     partner = np.full(at[-1], -1, np.int32)
     for meeting in together(programs, world):
-        ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
+        ring = [at[number] + instruction for number, instruction in meeting.items()]
         partner[ring] = np.roll(ring, -1)
     return partner
 

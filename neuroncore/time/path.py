@@ -82,7 +82,7 @@ def steps(timeline: Timeline) -> CriticalSteps:
 def step_times(timeline: Timeline) -> StepTimes:
     """Return the times of the critical path of one core, without the causes of waits."""
     path = timeline.critical_path
-    until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
+    until = np.concatenate((timeline.begin[path[1:]], timeline.end[path[-1:]]))
     return _timed(timeline, path, until)
 
 

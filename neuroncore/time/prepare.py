@@ -63,7 +63,8 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
     sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
     psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
-    _leave_out(work, form)
+    if form.leaves_out:
+        _leave_out(work, form)
     _block_at_barriers(work, form)
     spilled_ns = spill_ns(form.moves, machine) if len(form.moves.kind) else 0.0
     static = form.policy.rewrites and not form.policy.generates(machine)
@@ -90,7 +91,8 @@ def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
     first, needs = _with(first, needs, *form.held.T)
     if "loop-drains" in program.assume:
         first, needs = _with(first, needs, *reported.drains(program, queues).T)
-    first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
+    if form.policy.rewrites:
+        first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
     previous = buffers.filled((len(row), len(QUEUES)), -1, np.int32)
     previous[form.flow.overwriting] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
@@ -111,8 +113,8 @@ def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
     table, row, early = form.table, form.row, _table_loads_ns(form, machine)
     busy, latency = _busy(form, machine), table.latency.take(row)
     lane, lane_ns = table.lane.take(row, axis=0), table.lane_ns.take(row)
-    merged = ((form.heads >= 0) & (lane[:, 0] >= 0)).nonzero()[0]
-    if len(merged):
+    if form.policy.rewrites:
+        merged = ((form.heads >= 0) & (lane[:, 0] >= 0)).nonzero()[0]
         np.add.at(lane_ns, form.heads[merged], lane_ns[merged])
         busy[merged] = latency[merged] = lane_ns[merged] = 0.0
         lane[merged] = -1
@@ -132,9 +134,11 @@ def _busy(form: Compiled, machine: Machine) -> Array:
     """Return how many nanoseconds each instruction occupies its queue. A product does not load
     weights that are already in the array. The time to load activation tables is not included.
     Merged instructions are set up only once."""
-    table, row, joined = form.table, form.row, form.heads >= 0
+    table, row = form.table, form.row
     busy_ns: Array = table.busy.take(row)
-    busy_ns[joined] -= table.set_up_ns[row[joined]]
+    if form.policy.rewrites:
+        joined = form.heads >= 0
+        busy_ns[joined] -= table.set_up_ns[row[joined]]
     if table.weights_ns.any():
         loaded = form.flow.reload | table.picks_weights.take(row)
         weights = np.where(loaded, table.weights_ns[row], 0.0)
@@ -267,6 +271,8 @@ def _leave_out(work: Work, form: Compiled) -> None:
 def _block_at_barriers(work: Work, form: Compiled) -> None:
     """Let each instruction of an engine wait for the latest barrier before it in its queue, because
     an engine that waits for other cores begins no other instruction. DMA rings continue."""
+    if not form.table.meets.any():
+        return
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
     for q in set(work.queue[barrier].tolist()):
         instructions = np.flatnonzero(work.queue == q)
@@ -279,21 +285,21 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     """Return the queues and their limits. The instructions of a queue are in program order, except
     loads that the compiler sorts."""
     policy = form.policy
-    order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
+    order = queue.astype(np.uint8).argsort(kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
-    np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
+    start[1:] = np.bincount(queue, minlength=len(QUEUES)).cumsum()
     if policy.by_first_use:
         _sort_loads(form, queue, order, start)
     if "loop-drains" in form.program.assume:
         reported.sort_by_iterations(form.program, order, start)
-    limits = np.empty((len(QUEUES), 3), np.int64)
-    limits[:] = policy.window, policy.reach, 0
-    limits[[LOADS, STORES], :2] = policy.transfers
-    limits[STORES, 2] = policy.stores_in_flight
+    limits = [(policy.window, policy.reach, 0)] * len(QUEUES)
+    limits[LOADS] = policy.transfers, policy.transfers, 0
+    limits[STORES] = policy.transfers, policy.transfers, policy.stores_in_flight
     if policy.software:
-        limits[GPSIMD, :2] = np.maximum(limits[GPSIMD, :2], policy.transfers)
-    limits[SYNC, :2] = 1  # register loads, and branches that depend on them
-    return Queues(order, start, limits)
+        window, reach = max(policy.window, policy.transfers), max(policy.reach, policy.transfers)
+        limits[GPSIMD] = window, reach, 0
+    limits[SYNC] = 1, 1, 0  # register loads, and branches that depend on them
+    return Queues(order, start, np.array(limits, np.int64))
 
 
 def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> None:
@@ -311,4 +317,4 @@ def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> Non
         np.minimum.at(used, edges[:, 1], edges[:, 0])
     for q in (LOADS, GPSIMD) if form.policy.software else (LOADS,):
         loads = order[start[q] : start[q + 1]]
-        loads[:] = loads[np.argsort(np.where(moves[loads], used[loads], loads), kind="stable")]
+        loads[:] = loads[used[loads].argsort(kind="stable")]

@@ -9,6 +9,7 @@ cores at meetings (`meetings`)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def timed(
             place_collectives(
                 prepared_core.compiled, prepared_core.work, world, number, machine.name
             )
-    at = np.cumsum([0, *(len(prepared_core.work.queue) for prepared_core in works)])
+    at = [*accumulate((len(prepared_core.work.queue) for prepared_core in works), initial=0)]
     work, queues = _side_by_side(works, at, world)
     begin, done, end = (buffers.filled((at[-1],), -1.0, np.float64) for _ in range(3))
     times = Times(begin, done, end, buffers.filled((at[-1],), -1, np.int32))
@@ -142,7 +143,7 @@ def timed(
 
 
 def _wait_for_stores(
-    works: Sequence[Prepared], at: Array, wait_ns: float, busy: Array, times: Times
+    works: Sequence[Prepared], at: Sequence[int], wait_ns: float, busy: Array, times: Times
 ) -> None:
     """Let each program end with waits for its stores (`semaphores`). at[c] is the index of the
     first instruction of core c."""
@@ -152,17 +153,18 @@ def _wait_for_stores(
             semaphores.complete_last_store(prepared_core.final_stores, wait_ns, *columns)
 
 
-def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
+def _side_by_side(
+    works: Sequence[Prepared], at: Sequence[int], world: World
+) -> tuple[Work, Queues]:
     """Return the instructions and the queues of all cores in one Work and one Queues.
 
     `at`: at[c] is the index of the first instruction of core c. The first queue of core c has the
         index c * len(QUEUES)."""
     parts = [each.work for each in works]
-    busy = np.concatenate([part.busy for part in parts])  # a copy, because timing changes it
-    if len(parts) == 1:
-        return parts[0]._replace(busy=busy), works[0].queues
+    if len(parts) == 1:  # a copy of `busy`, because timing changes it
+        return parts[0]._replace(busy=parts[0].busy.copy()), works[0].queues
     queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
-    needs_at = np.cumsum([0, *(len(part.needs) for part in parts)])
+    needs_at = [*accumulate((len(part.needs) for part in parts), initial=0)]
     work = Work(*map(np.concatenate, zip(*parts, strict=True)))._replace(
         queue=_shifted([part.queue for part in parts], queues_at),
         first=_shifted([part.first[c > 0 :] for c, part in enumerate(parts)], needs_at),
@@ -178,7 +180,7 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
     )
 
 
-def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
+def _shifted(arrays: Sequence[Array], at: Sequence[int]) -> Array:
     """Concatenate arrays of indices. at[k] is added to the indices of array k that are not
     negative."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))

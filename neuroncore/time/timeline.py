@@ -68,6 +68,12 @@ class Timeline:
         return moves
 
     @cached_property
+    def counts(self) -> list[int]:
+        """The number of instructions of each queue."""
+        counts: list[int] = np.bincount(self.queue, minlength=len(QUEUES)).tolist()
+        return counts
+
+    @cached_property
     def engines_used(self) -> Array:
         """Return how many DMA engines each instruction uses."""
         used: Array = self.lane[:, 1] - self.lane[:, 0] + (self.lane[:, 0] >= 0)
@@ -84,7 +90,7 @@ class Timeline:
         share of all DMA engines together."""
         total = self.total_ns or 1.0
         shares = {
-            name: float(self.busy[self.queue == q].sum()) / total
+            name: float(self.busy[self.queue == q].sum()) / total if self.counts[q] else 0.0
             for q, name in enumerate(QUEUES[:LOADS])
         }
         moved = float((self.transfer_ns * self.engines_used).sum())
@@ -100,7 +106,7 @@ class Timeline:
         if not len(path):
             return path
         before = before_in_queue(self.queue, self.begin)
-        last = int(np.argmax(self.end))
+        last = int(self.end.argmax())
         return path[-chain.over(len(path))(last, self.cause, before, path) :]
 
 
