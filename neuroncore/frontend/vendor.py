@@ -139,6 +139,7 @@ PACKAGES = (
     Package("libneuronxla", COMPILER),
     *(Package(name, LAUNCHING.format(name), stand_in=True) for name in FRAMEWORKS),
     Package("torch.classes.neuron", LAUNCHING.format("torch_neuronx")),
+    Package("torch.neuron", LAUNCHING.format("torch_neuronx")),
 )
 
 

@@ -45,7 +45,8 @@ def device(caller: str) -> Any:
 @functools.cache
 def prepare_torch() -> None:
     """Prepare torch, if it is installed. Then torch accepts the devices "xla" and "neuron", and
-    torch.compile calls kernels without tracing into them."""
+    torch.compile calls kernels without tracing into them. torch.compile's backend "neuron" executes
+    graphs as they are."""
     if find_spec("torch") is None:
         return
     torch = import_module("torch")
@@ -53,10 +54,12 @@ def prepare_torch() -> None:
     for kind in (Kernel, OlderKernel):
         call = torch.compiler.disable(on_device(kind.__call__))
         kind.__call__ = call  # type: ignore[method-assign]
+    if "neuron" not in torch._dynamo.list_backends(None):
+        torch._dynamo.register_backend(lambda graph, inputs: graph.forward, name="neuron")
 
 
 NAME = "xla:0"
-OURS = re.compile(r"(xla|neuron)(:\d+)?")
+OURS = re.compile(r"(xla|neuron|privateuseone)(:\d+)?")
 MARK = "_is_on_neuron_device"  # the attribute that marks tensors on the device
 LACKED = "not implemented for 'UInt"  # in torch's message if a format lacks an operation
 # Operations that only move elements. So signed integers can replace unsigned integers.
@@ -67,7 +70,8 @@ MOVES = {
 
 
 def stand_in(torch: Any) -> None:
-    """Make torch accept the devices "xla" and "neuron" everywhere."""
+    """Make torch accept the devices "xla" and "neuron" everywhere, and add the module
+    torch.neuron."""
     tensor = torch.Tensor
     answers = {
         tensor.device.__get__: torch.device(NAME),
@@ -85,8 +89,9 @@ def stand_in(torch: Any) -> None:
             if torch.compiler.is_compiling():  # compiled graphs do not support the device
                 here = [_here(torch, argument) for argument in args]
                 return function(*here, **{n: _here(torch, value) for n, value in named.items()})
-            if function in named_by:
-                return function(*map(_as_xla, args), **named)
+            if function in named_by:  # the device is the first argument, or has a name
+                first = map(_as_xla, args[:1])
+                return function(*first, *args[1:], **{n: _as_xla(x) for n, x in named.items()})
             if function in answers and is_marked(args[0]):
                 return answers[function]
             return _called(torch, function, args, named)
@@ -94,6 +99,23 @@ def stand_in(torch: Any) -> None:
     OnCPU().__enter__()
     # published code uses this name in annotations
     torch.classes.neuron = vendor.PlaceholderModule("torch.classes.neuron")
+    if not hasattr(torch, "neuron"):
+        torch.neuron = vendor.PlaceholderModule("torch.neuron")
+        vars(torch.neuron).update(NATIVE)
+
+
+class DeviceIndex(int):
+    """The number of a device. torch accepts it as the device."""
+
+
+NATIVE: dict[str, Callable[..., Any]] = {  # functions of torch.neuron, for one device
+    "current_device": lambda: DeviceIndex(0),
+    "device_count": lambda: 1,
+    "is_available": lambda: True,
+    "is_initialized": lambda: True,
+    "set_device": lambda device: None,
+    "synchronize": lambda device=None: None,  # no work is pending
+}
 
 
 def is_marked(value: Any) -> bool:
@@ -166,6 +188,8 @@ def _mark(values: Iterable[Any], marked: bool = True) -> None:
 
 
 def _kind(torch: Any, value: Any) -> str:
+    if isinstance(value, DeviceIndex):
+        return NAME
     kind = value.type if isinstance(value, torch.device) else value
     return kind if isinstance(kind, str) else ""
 
@@ -179,9 +203,12 @@ def _is_cpu(torch: Any, value: Any) -> bool:
 
 
 def _as_xla(value: Any) -> Any:
-    """Replace "neuron" by "xla" in the name of a device, because torch.device and Module.to accept
-    only "xla". Return any other value unchanged."""
-    return value.replace("neuron", "xla") if isinstance(value, str) else value
+    """Replace "neuron" and "privateuseone" by "xla" in the name of a device, and a DeviceIndex by
+    the name of the device, because torch.device and Module.to accept only "xla". Return any other
+    value unchanged."""
+    if isinstance(value, DeviceIndex):
+        return NAME
+    return OURS.sub(r"xla\2", value) if isinstance(value, str) else value
 
 
 def _here(torch: Any, value: Any) -> Any:

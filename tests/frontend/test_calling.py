@@ -34,6 +34,17 @@ def test_a_kernel_called_by_a_kernel_is_part_of_it():
     assert opcodes == ["DMA_DIRECT2D"] + 2 * ["DMA_DIRECT2D", "TENSOR_SCALAR", "DMA_DIRECT2D"]
 
 
+def test_the_function_of_a_kernel_has_the_vendors_name():
+    inner = increased.func
+
+    @nki.jit
+    def outer(x):
+        return inner(inner(x))
+
+    assert inner is increased.function is increased[2].func
+    np.testing.assert_array_equal(outer(values(3, 7)), values(3, 7) + 2)
+
+
 class Model:
     bias = 1.0
 

@@ -90,13 +90,18 @@ def test_all_names_of_the_device_mean_xla(tmp_path):
     code = """
 import torch, torch_xla, torch_xla.core.xla_model as xm
 assert torch_xla.device() == xm.xla_device() == torch.device("xla:0")
-for name in ("xla", "xla:1", "neuron", "neuron:3"):
+current = torch.neuron.current_device()
+assert current == 0 and torch.neuron.device_count() == 1 and torch.neuron.is_available()
+assert torch.device(current) == torch.device("neuron", current) == xm.xla_device()
+for name in ("xla", "xla:1", "neuron", "neuron:3", "privateuseone:0", current):
     made = torch.zeros(2, device=name)
     kinds = torch.ones(2).to(name), torch.ones(2).to(device=name)
     moved = [*kinds, torch.ones(2).to(torch.device(name))]
-    layer = torch.nn.Linear(2, 2).to(name)
-    assert {one.device.type for one in (made, *moved, layer.weight)} == {"xla"}, name
+    layer, other = torch.nn.Linear(2, 2).to(name), torch.nn.Linear(2, 2).to(device=name)
+    kinds = {one.device.type for one in (made, *moved, layer.weight, other.weight)}
+    assert kinds == {"xla"}, name
     assert layer(made).is_xla and not layer(made).is_cpu
+torch.neuron.set_device(current), torch.neuron.synchronize()
 assert torch.zeros(2, device="meta").device.type == "meta"
 def script(model: torch.classes.neuron.SPMDModel):
     return model
@@ -172,9 +177,19 @@ def operator(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 x = torch.ones(4, 3)
 for call in (added, operator):
     assert (torch.compile(lambda x: call(x, x) * x, backend="aot_eager")(x) == 2).all()
+    there = torch.compile(lambda x: call(x, x) * x, backend="neuron")(x.to("neuron"))
+    assert there.is_xla and (there == 2).all()
+whole = torch.compile(lambda x: operator(x, x) * x, backend="neuron", fullgraph=True)
+assert (whole(x) == 2).all()
 """
     (tmp_path / "program.py").write_text(ACTIVE + code)
     python("import program", tmp_path, tmp_path)
+
+
+def test_a_missing_function_of_the_native_backend_is_refused(tmp_path):
+    pytest.importorskip("torch")
+    said = python(ACTIVE + "import torch, torch_xla; torch.neuron.stats()", tmp_path, status=1)
+    assert "torch.neuron.stats is not part of neuroncore" in said.stderr
 
 
 def test_a_world_of_one(tmp_path):

@@ -75,6 +75,7 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], grid: tuple[int, ...] = ()) -> None:
         functools.update_wrapper(self, function)
         self.function, self.grid = function, grid
+        self.func = function  # kernels call another kernel's function by this name of the vendor's
 
     def __getitem__(self, grid: Any) -> Kernel:
         """Return the kernel with a launch grid, an int or a tuple of ints."""

@@ -62,6 +62,7 @@ class Kernel:
         functools.update_wrapper(self, function)
         self.function, self.mode, self.grid = function, mode, grid
         self.options, self.jitted = options or {}, jitted
+        self.func = function  # the vendor's name of the attribute
 
     def __getitem__(self, grid: Any) -> Kernel:
         """Return the kernel with a launch grid, whose axes are ints, nl.nc(n) or nl.spmd_dim."""
