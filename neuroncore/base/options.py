@@ -248,7 +248,8 @@ def assumptions(text: Any) -> tuple[str, ...]:
     if unknown := [rule for rule in rules if rule not in ASSUMPTIONS]:
         known = ", ".join(ASSUMPTIONS)
         raise UsageError(
-            f"assume has {unknown[0]!r}; known rules are {known} (separated by commas)"
+            f"assume contains an unknown rule, {unknown[0]!r}; known rules are {known} (separated "
+            "by commas)"
         )
     return rules
 

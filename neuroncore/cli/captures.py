@@ -86,8 +86,8 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE.neff",
         help="the compiled program of the trace, if the command reads a trace of a device. It "
-        "contains the compiler's names of instructions (default: the file next to the trace with "
-        "the same name)",
+        "contains the names that the compiler gave to instructions (default: the file next to the "
+        "trace with the same name)",
     )
 
 

@@ -60,7 +60,11 @@ def _add_capture(actions: Any) -> None:
         help="keep executions N, 2N, 3N, ...: execution 1 is NAME.ntff, execution K is "
         "NAME_exec_K.ntff",
     )
-    parser.add_argument("--enable-dge-notifs", action="store_true", help="accepted, and ignored")
+    parser.add_argument(
+        "--enable-dge-notifs",
+        action="store_true",
+        help="has no effect; accepted because neuron-profile has this option",
+    )
     parser.set_defaults(command=capture)
 
 

@@ -19,13 +19,20 @@ FOLDER = "puzzles"  # the folder that `start` writes by default
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Learn by solving puzzles. Each is a file with a kernel in which lines are missing. A "
-        "correct kernel gets one star. It gets two if it takes at most twice the time of the best "
-        "known solution, and three if it takes at most 1.2 times that time."
+        "Learn NKI by solving puzzles. Each puzzle is a file with a kernel in which lines are "
+        "missing. A correct kernel gets one star. It gets two stars if it takes at most twice the "
+        "time of the best known solution, and three if it takes at most 1.2 times that time."
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     start = actions.add_parser("start", help="write the files of all puzzles to a folder")
-    start.add_argument("folder", type=Path, nargs="?", default=Path(FOLDER), metavar="DIR")
+    start.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path(FOLDER),
+        metavar="DIR",
+        help="the folder to write to (default: %(default)s)",
+    )
     start.add_argument(
         "--notebook",
         action="store_true",

@@ -355,12 +355,13 @@ def _read(path: Path) -> list[dict[str, str]]:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} can't be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path} can't be read as a table: {reason}") from None
     if not rows:
         raise UsageError(f"{path} has no rows; the first line has the columns {', '.join(COLUMNS)}")
     missing = [name for name in COLUMNS if rows[0].get(name) is None]
     if missing:
-        raise UsageError(f"{path} has no column {', '.join(missing)}")
+        raise UsageError(f"{path} lacks the columns {', '.join(missing)}")
     return rows
 
 

@@ -16,6 +16,8 @@ def module(file: Path, **names: object) -> ModuleType:
     """Execute a Python file, and return its module. `names` are defined in the module before the
     file is executed. Raise UsageError if the file can't be read or fails."""
     name = f"neuroncore_spec_{file.stem}"
+    if not file.exists():
+        raise UsageError(f"there is no file {file}")
     if file.suffix != ".py" or not file.is_file():
         raise UsageError(f"{file} is not a Python file")
     loader = FromSource(name, str(file))

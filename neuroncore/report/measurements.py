@@ -116,7 +116,8 @@ def read(path: Path) -> list[Row]:
             rows: list[Row] = list(reader)
             missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} can't be read as a table: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path} can't be read as a table: {reason}") from None
     if missing:
         raise UsageError(f"{path} lacks the columns {', '.join(missing)}")
     return rows

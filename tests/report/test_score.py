@@ -146,7 +146,7 @@ def test_descriptors_and_loads_of_a_row_and_of_its_harness(tmp_path):
     assert (told.software, told.loads) == (False, "ahead")
     assert (facts(measured_by="x").software, facts(measured_by="x").loads) == (False, "ahead")
     assert (facts().assume, facts(assume="slices").assume) == ((), ("slices",))
-    with pytest.raises(UsageError, match=r"row .*: assume has 'halves'"):
+    with pytest.raises(UsageError, match=r"row .*: assume contains an unknown rule, 'halves'"):
         facts(assume="halves")
 
 
