@@ -158,7 +158,7 @@ class Document:
             *([f"harness    {time}"] if time else ()),
             *(_listed(run.timelines) if asked.compiled else ()),
             *(precision.text(run.precision) if run.precision else ()),
-            *([f"orders    {orders}"] if orders else ()),
+            *([f"orders     {orders}"] if orders else ()),
             *([f"verify     {verdict}"] if verdict else ()),
             *self._findings(findings),
         ):

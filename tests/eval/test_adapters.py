@@ -248,7 +248,7 @@ def test_a_benchmark_needs_its_folder(monkeypatch):
     monkeypatch.delenv("NKIBENCH_ROOT", raising=False)
     with pytest.raises(UsageError, match="nkibench:silu@FOLDER, or the environment variable NKIB"):
         load_spec("nkibench:silu")
-    with pytest.raises(UsageError, match="there is no file .*other:silu"):
+    with pytest.raises(UsageError, match=r"there is no file .*other:silu"):
         load_spec("other:silu")
 
 
