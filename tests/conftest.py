@@ -56,9 +56,9 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_finish(session):
     """Tests live until the end, so the garbage collector need not visit them again. Their objects
-    are small and short-lived, so it runs less often than by default."""
+    are small and short-lived, so it runs much less often than by default."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+    gc.set_threshold(200_000, 50, 100)
 
 
 def pytest_addoption(parser):

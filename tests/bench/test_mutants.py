@@ -23,7 +23,8 @@ def cached(table, a, b):
 
 
 @pytest.fixture
-def tree(tmp_path):
+def tree(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # plugins take longer than the test
     (tmp_path / "neuroncore/core").mkdir(parents=True)
     (tmp_path / "neuroncore/core/memo.py").write_text(KEYED)
     (tmp_path / "test_memo.py").write_text(

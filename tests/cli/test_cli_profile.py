@@ -251,17 +251,19 @@ def test_the_path_is_restored_afterwards(monkeypatch):
 
 
 @pytest.fixture
-def path(folder):
-    done = start(NEURONCORE, "tools-path", XDG_CACHE_HOME=str(folder / "cache"))
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.rstrip("\n"))
+def path(folder, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    assert main(["tools-path"]) == 0
+    return Path(capsys.readouterr().out.rstrip("\n"))
 
 
 def test_other_programs_find_neuron_profile_on_the_path(folder, path):
     assert path.is_relative_to(folder / "cache" / "neuroncore")
     assert sorted(p.name for p in path.iterdir()) == ["neuron-explorer", "neuron-profile"]
-    done = start(sys.executable, "-c", HARNESS, PATH=f"{path}{os.pathsep}{os.environ['PATH']}")
-    assert done.returncode == 0, done.stderr
+    there = f"{path}{os.pathsep}{os.environ['PATH']}"
+    done = start("neuron-profile", "view", *NTFF, "--output-format=summary-json", PATH=there)
+    assert json.loads(done.stdout) == saved.summaries(saved.read(Path("x.ntff"), "ntff"))
+    assert start("neuron-explorer", "view", "-n", "none.neff", PATH=there).returncode == 2
 
 
 def test_neuron_profile_does_not_import_from_the_current_folder(path):

@@ -224,7 +224,7 @@ def rounds_of_copies(x, plans):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-@settings(max_examples=10)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_no_instruction_begins_before_its_dependencies_have_ended(order, target, data):
     rounds = data.draw(st.integers(1, 3))

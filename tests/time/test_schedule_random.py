@@ -168,7 +168,7 @@ def record(target, program, window_ns=3000.0, order="in-order"):
 
 
 @pytest.mark.parametrize("order", POLICIES)
-@settings(max_examples=20)
+@settings(max_examples=30)
 @given(
     target=st.sampled_from(TARGETS),
     program=programs,
@@ -247,7 +247,7 @@ ALWAYS = (
 
 
 @pytest.mark.parametrize("order", POLICIES)
-@settings(max_examples=15)
+@settings(max_examples=25)
 @given(program=programs, target=st.sampled_from(TARGETS))
 def test_properties_of_every_schedule(order, program, target):
     steps, recorded, it = record(target, program)
@@ -259,7 +259,7 @@ def test_properties_of_every_schedule(order, program, target):
 
 
 @pytest.mark.parametrize("order", POLICIES)
-@settings(max_examples=10)
+@settings(max_examples=20)
 @given(program=programs, target=st.sampled_from(TARGETS))
 def test_loops_that_run_as_plain_python_have_the_same_bits(order, program, target):
     _, recorded, it = record(target, program)

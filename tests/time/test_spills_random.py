@@ -299,7 +299,7 @@ class Model:
         return saved, reloaded, dropped
 
 
-@settings(max_examples=30)
+@settings(max_examples=50)
 @given(
     program=programs,
     capacity=st.sampled_from([0, WIDTH // 2, WIDTH, 3 * WIDTH // 2, 2 * WIDTH, 100 * WIDTH]),
