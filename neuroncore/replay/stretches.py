@@ -188,7 +188,7 @@ class Stretches:
         if steps is None:
             call.results[__name__] = False
             return -1
-        return self.templates.add(by_name[call.writes[0]], steps, windows)
+        return self.templates.add(by_name[call.writes[0]], steps, windows, fields)
 
     def _example(self, window: int, core: Core) -> Tile:
         """Return a tile without memory, with the geometry and the offset of a window."""

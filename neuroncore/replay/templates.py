@@ -76,6 +76,7 @@ class Templates:
         self._scratch: list[int] = []  # the fixed arrays that are memory for intermediate results
         self._used = 0  # the entries of `_scratch` that the current template uses
         self._windows: Mapping[int, int] = {}
+        self._row: Sequence[int] = ()
         self._result = Operand(-1, (), 0)  # the result of the previous step
 
     def memory(self) -> tuple[Array, list[Array]]:
@@ -84,10 +85,17 @@ class Templates:
         arrays = [np.empty(a, np.uint8) if isinstance(a, int) else a for a in self._fixed]
         return np.array([*map(_address, arrays)], np.int64), arrays
 
-    def add(self, dst: Tile, steps: Sequence[Loop | Fold], windows: Mapping[int, int]) -> int:
+    def add(
+        self,
+        dst: Tile,
+        steps: Sequence[Loop | Fold],
+        windows: Mapping[int, int],
+        row: Sequence[int],
+    ) -> int:
         """Add a template with these steps. Return its number, or -1 if compiled code can't execute
-        a step. `windows` maps the `id` of each tile to the tile's position in the row."""
-        self._windows, self._used = windows, 0
+        a step. `windows` maps the `id` of each tile to the tile's position in the row. `row` is one
+        of the rows that use the template. Only the time of the steps depends on it."""
+        self._windows, self._row, self._used = windows, row, 0
         count = len(self.steps)
         try:
             self._add(dst, steps)
@@ -141,6 +149,7 @@ class Templates:
             return values[0]
         if isinstance(function, np.ufunc):
             return self._by_numpy(function, values, dst, last)
+        last = last and not self._replaces(dst, inputs)
         if (loop := MATRICES.get(function)) is not None:
             return self._by_rows(loop, values, dst, last)
         if (elementary := compiled_loop(function)) is None:
@@ -149,6 +158,13 @@ class Templates:
         code = _code(elementary, loops.VECTOR, loops.VECTOR)
         self._emit(loops.VECTORS, (prod(shape),), *_flat(source, result), function=code)
         return result
+
+    def _replaces(self, dst: Tile, inputs: Sequence[Any]) -> bool:
+        """Return whether a large result replaces one of the inputs of a step. Compiled loops then
+        take less time if they write to other memory, from which the result is copied."""
+        tiles = (value for value in inputs if isinstance(value, Tile))
+        at, large = self._windows[id(dst)], prod(dst.shape) >= alu.LARGE
+        return large and any(self._row[self._windows[id(t)]] == self._row[at] for t in tiles)
 
     def _by_numpy(
         self, function: np.ufunc, values: list[Operand], dst: Tile, last: bool

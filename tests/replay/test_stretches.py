@@ -109,6 +109,29 @@ def test_operators_and_functions_have_the_bits_of_the_run(executed, form):
 
 
 @nki.jit
+def in_place(x, y):
+    """The same calls with results that replace an operand, and with other destinations."""
+    a, b = loaded(x), loaded(y)
+    c, d = empty(x.shape), empty(x.shape)
+    out = nl.ndarray((4, *x.shape), nl.float32, buffer=nl.shared_hbm)
+    for dst, data, other in ((a, a, b), (c, a, a), (c, c, a), (a, b, a), (d, a, c), (b, b, b)):
+        nisa.activation(dst, nl.tanh, data)
+        nisa.activation(dst, nl.exp, data, scale=0.5)
+        nisa.tensor_tensor(dst, data, other, nl.maximum)
+        nisa.tensor_scalar(dst, dst, nl.minimum, 0.75)
+    for n, tile in enumerate((a, b, c, d)):
+        nisa.dma_copy(out[n], tile)
+    return out
+
+
+@for_all("shape", [(3, 7), (37, 45), (128, 129)])
+def test_results_that_replace_operands_have_the_bits_of_the_run(executed, shape):
+    """Tiles with and without room for vector registers."""
+    assert_same_bits(in_place, *([drawn(shape) for _ in range(2)] for _ in range(2)))
+    assert sum(executed) > 10
+
+
+@nki.jit
 def folds(x):
     """Reductions over one and two axes, and of tiles that are not contiguous."""
     a = loaded(x)
