@@ -286,9 +286,20 @@ def escapes(spot: Spot) -> Iterator[Report]:
         ):
             kept = [node.value] if container.id not in scope.bindings else []
     for value in kept:
-        if _is_born_in(scope, value):
+        if _is_born_in(scope, value) and _is_read_after(scope, container.id):
             message = f"`{ast.unparse(value)}`, a tensor of the loop's body, is used after the loop"
             yield "LOOP_TENSOR_KEPT", node, message
+
+
+def _is_read_after(scope: Scope, name: str) -> bool:
+    """Return whether an enclosing function reads a name below the function of a scope."""
+    around, last = scope.outer, scope.node.end_lineno or 0
+    while around is not None:
+        reads = (one for one in around.of(ast.Name) if isinstance(one.ctx, ast.Load))
+        if any(one.id == name and one.lineno > last for one in reads):
+            return True
+        around = around.outer
+    return False
 
 
 def _is_born_in(scope: Scope, node: ast.expr) -> bool:

@@ -153,12 +153,14 @@ MISTAKES = {
     "a tensor kept in an attribute": (
         "LOOP_TENSOR_KEPT",
         HELD,
-        f"held = Held()\ndef body(i):\n    held.it = {TILE}  #!\nnl.fori_loop(0, 2, body)",
+        f"held = Held()\ndef body(i):\n    held.it = {TILE}  #!\n"
+        "nl.fori_loop(0, 2, body)\nlast = held.it",
     ),
     "a tensor kept of a helper": (
         "LOOP_TENSOR_KEPT",
         f"def made():\n    return {TILE}\n",
-        "kept = []\ndef body(i):\n    kept.append(made())  #!\nnl.fori_loop(0, 2, body)",
+        "kept = []\ndef body(i):\n    kept.append(made())  #!\n"
+        "nl.fori_loop(0, 2, body)\nlast = kept[0]",
     ),
     "the index of a body": (
         "INDUCTION_WRITE",
@@ -327,6 +329,11 @@ LEGAL = {
     ),
     "ranges and lists of numbers": ("", "for n in range(min(flag, 4)):\n    one = [1, 2][n]"),
     "a name of a function": ("", "def less(it):\n    return 1\nfor n in range(less(1)):\n    pass"),
+    "a tensor that only the body uses": (
+        "",
+        f"own = {{}}\ndef body(i):\n    own['it'] = {TILE}\n"
+        "    nisa.memset(dst=own['it'], value=0)\nnl.fori_loop(0, 2, body)",
+    ),
     "a body without a result": ("def body(i):\n    pass\n", "nl.fori_loop(0, 2, body, 2)"),
     "a register as the condition": (
         "",
