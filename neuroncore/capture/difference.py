@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from neuroncore.base.units import duration, size
+from neuroncore.base.units import duration, plural, size
 from neuroncore.capture.encoding import role
 from neuroncore.capture.measured import Capture
 from neuroncore.capture.path import place_of
@@ -232,8 +232,11 @@ def _text(difference: CaptureDifference) -> Iterator[str]:
     yield f"{old.kernel} ({old.how} on {old.target}) -> {new.kernel} ({new.how} on {new.target})"
     change = f"{new.ns / old.ns - 1:+.1%}" if old.ns else ""
     yield f"kernel     {duration(old.ns)} -> {duration(new.ns)}   {change}"
-    transfers = (f"{side.transfers:,} of {size(side.transfer_bytes)}" for side in (old, new))
-    yield f"transfers  {' -> '.join(transfers)}"
+    transfers = (
+        f"{plural(side.transfers, 'transfer')} ({size(side.transfer_bytes)} in total)"
+        for side in (old, new)
+    )
+    yield f"DMA        {' -> '.join(transfers)}"
     yield ""
     yield f"{'busy':<12}{'old':>10}{'new':>10}"
     for engine in dict.fromkeys((*old.busy, *new.busy)):

@@ -99,7 +99,8 @@ def _map(graph: Graph) -> Iterator[str]:
             yield f"  {memory} by address, bytes of each partition"
         for each in ranges_of_memory:
             place = place_of(graph.statements.get(each.statement))
-            yield f"    {each.first:>#9x} to {each.last:#x}: {place}, written {each.writes:,} times"
+            times = plural(each.writes, "time")
+            yield f"    {each.first:>#9x} to {each.last:#x}: {place}, written {times}"
 
 
 def memory_map(graph: Graph) -> list[ListedRange]:

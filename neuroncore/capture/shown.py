@@ -63,7 +63,7 @@ def _core(
     queues = [*LANES, *core.queues]
     rings = [[len(LANES) + n, name] for n, name in enumerate(core.queues)]
     shares = [(part.place, part.ns / (core.window_ns or 1.0)) for part in parts(core, path)]
-    largest = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
+    largest = ", ".join(f"{place} ({share:.0%})" for place, share in shares[:NAMED])
     path_text = f"most of the critical path: {largest}" if largest else ""
     return {
         "capture": True,

@@ -141,8 +141,9 @@ def same_total(first: str, second: str) -> Rule:
         if name is None:
             return None
         b = tiles[name]
-        statement = f"{name} has {b.size:,} elements, but {first} has {a.size:,}"
-        return fault(second, statement, f"{a.size:,} elements ({a})", f"{b.size:,} elements ({b})")
+        ours, theirs = plural(a.size, "element"), plural(b.size, "element")
+        statement = f"{name} has {theirs}, but {first} has {a.size:,}"
+        return fault(second, statement, f"{ours} ({a})", f"{theirs} ({b})")
 
     return check
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroncore.base import source
-from neuroncore.base.units import dimensions
+from neuroncore.base.units import dimensions, plural
 from neuroncore.core.replica_groups import chip_ranks
 from neuroncore.memory.storage import Storage
 from neuroncore.plain.arithmetic import ULPS
@@ -203,7 +203,7 @@ class Mismatch:
         return (
             f"{where}{self.instruction} (instruction {self.row} of core {self.core}) has "
             f"{self.operand}{list(self.element)} = {self.emulator}; the plain reading has "
-            f"{self.reading}; {self.count} elements differ"
+            f"{self.reading}; number of elements that differ: {self.count:,}"
             + (f"; operands {operands}" if operands else "")
         )
 
@@ -237,8 +237,8 @@ class Verdict:
         if self.difference is not None:
             return f"differs from the plain reading at {self.difference}"
         return (
-            f"agrees with the plain reading: {self.compared} instructions bit for bit, "
-            f"{self.taken_over} within the allowed difference"
+            f"agrees with the plain reading: {plural(self.compared, 'instruction')} bit for bit, "
+            f"{self.taken_over:,} within the allowed difference"
         )
 
 

@@ -117,8 +117,8 @@ def test_a_compiled_program_is_listed():
         "input      x float32[128,64]",
         "queue      qSyncIO0: 16 rings, semaphores 8 to 23",
         "kernel.py:8        COPY S[8] (qSyncIO0)>=16",
-        "0x100 to 0x200: kernel.py:7, written 1 times",
-        "0x200 to 0x300: kernel.py:8, written 1 times",
+        "0x100 to 0x200: kernel.py:7, written 1 time",
+        "0x200 to 0x300: kernel.py:8, written 1 time",
         "qSPIO0 semaphore 9: 32 KiB in 1 part, SB -> y",
     ):
         assert part in said

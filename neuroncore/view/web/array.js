@@ -5,7 +5,7 @@ import { written } from "./number.js";
 import { set, state } from "./state.js";
 import { animated, file, recorded } from "./svg.js";
 import { Systolic } from "./systolic.js";
-import { byArrows, el, table } from "./text.js";
+import { byArrows, el, plural, table } from "./text.js";
 import { shade } from "./values.js";
 
 const CELL = 3, EDGE = 26; // pixels of a cell, and around the array
@@ -257,9 +257,9 @@ function said(shown, cycle, core) {
   const { systolic, array, cells, tiles, sums } = shown, [row, column] = chosen(systolic), float32 = { bytes: 4 };
   const now = systolic.at(cycle, row, column), done = systolic.at(cycle, systolic.rows, column);
   const rows = [
-    ["array", `${systolic.rows} rows of K by ${systolic.columns} columns of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
+    ["array", `${plural(systolic.rows, "row")} of K by ${plural(systolic.columns, "column")} of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
       + `${((100 * systolic.rows * systolic.columns) / (cells.rows * cells.columns)).toFixed(0)}% of the cells`],
-    ["moving", `${systolic.count} columns${systolic.passes.length > 1 ? ", in four passes that multiply halves of the float32 operands" : ""}`
+    ["moving", `${plural(systolic.count, "column")}${systolic.passes.length > 1 ? ", in four passes that multiply halves of the float32 operands" : ""}`
       + (array.moving ? "" : ", of the identity matrix")],
     ["estimate", `occupies the engine for ${array.cycles} cycles`],
     ["now", phaseOf(systolic, cycle)],

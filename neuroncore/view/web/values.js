@@ -4,7 +4,7 @@ import { ink } from "./canvas.js";
 import { groups, written } from "./number.js";
 import { set, state } from "./state.js";
 import { tensor } from "./step.js";
-import { byArrows, el, table } from "./text.js";
+import { byArrows, el, plural, table } from "./text.js";
 
 const WIDE = 560, HIGH = 300; // maximum pixels of a heat map
 const LOST = [150, 150, 150], ODD = [204, 121, 167]; // uninitialized, and not finite
@@ -50,7 +50,7 @@ function picture(tile, whole, small) {
     return level === 0 ? LOST : level === 255 ? ODD : tint(tile.low + share * (tile.high - tile.low), most);
   };
   const canvas = el("canvas", { id: "heat", width: columns, height: rows, role: "img",
-    "aria-label": `values of ${rows} partitions by ${columns} elements` });
+    "aria-label": `values of ${plural(rows, "partition")} by ${plural(columns, "element")}` });
   const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
   for (let n = 0; n < rows * columns; n++) image.data.set([...colorOf(n), 255], 4 * n);
   context.putImageData(image, 0, 0);
@@ -64,7 +64,7 @@ function picture(tile, whole, small) {
   }
   const [partitions, elements] = tile.shape;
   return el("figure", {}, canvas, el("figcaption", { class: "faint" },
-    `${partitions} partitions (down), ${elements} elements each (across)`
+    `${plural(partitions, "partition")} (down), ${plural(elements, "element")} each (across)`
     + (whole ? "; select an element with a click or with the arrow keys" : "; these are averages, because the page has only a thumbnail")));
 }
 
