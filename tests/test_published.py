@@ -65,7 +65,7 @@ def test_the_tensor_engine_alone_gives_less(of, what, alone):
     assert found.alone < float(found.claim.printed)
 
 
-@pytest.mark.parametrize("found", LINES, ids=lambda x: f"{x.claim.of} {x.claim.what}")
+@for_all("found", LINES)
 def test_every_number_has_a_formula_or_a_reason_for_none(found):
     assert found.holds
     assert found.claim.formula or found.claim.note

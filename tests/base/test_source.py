@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from every import for_all
 
 from neuroncore.base import source, syntax
 from neuroncore.base.source import Place, Sites
@@ -111,8 +112,8 @@ def frame_of(name):
     return scope["frame"]()
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
+@for_all(
+    "name, ours",
     [
         *(("neuroncore.core.core", True), ("neuroncore.frontend.nki.isa", True)),
         *(("neuroncore.isa.vector", True), ("neuroncore.kernels.ch01_copy", False)),

@@ -99,8 +99,8 @@ def copied(x, dtype):
     return out
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "said"),
+@for_all(
+    "value, dtype, said",
     [
         (257, nl.bfloat16, "beyond 2^8 that bfloat16 can't represent"),
         (-257, nl.bfloat16, "-257 becomes -256"),

@@ -83,7 +83,7 @@ def test_every_published_function_exists():
     assert {*MEANING} == {*PUBLISHED}
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@for_all("name", PUBLISHED)
 def test_a_function_is_found_by_its_name(name):
     row = FUNCTIONS[name]
     assert row.name == name and repr(row) == f"nl.{name}" and row.definition
@@ -184,7 +184,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@for_all("name", LIMITS)
 def test_limits(name):
     values = evaluated(name, np.array([0, -0.0, INF, -INF], np.float32))
     expected = np.array(LIMITS[name], np.float32)
@@ -193,7 +193,7 @@ def test_limits(name):
     assert np.array_equal(bits(values)[number], bits(expected)[number])
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@for_all("name", PUBLISHED)
 def test_nan_stays_nan(name):
     assert np.isnan(evaluated(name, np.array([NAN, -NAN], np.float32))).all()
 
@@ -231,7 +231,7 @@ def test_sin_is_seamless_at_pi():
 # --- in the instruction ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@for_all("name", PUBLISHED)
 @for_all("target", TARGETS)
 def test_every_machine_has_every_function(name, target):
     device = Device(target)
@@ -241,7 +241,7 @@ def test_every_machine_has_every_function(name, target):
     assert np.array_equal(bits(dst.codes()), bits(evaluated(name, x)))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@for_all("name", PUBLISHED)
 def test_results_do_not_depend_on_their_place(name):
     """Loops are vectorized; the remaining elements get the same bits."""
     x = np.linspace(0.1, 3, 67, dtype=np.float32)

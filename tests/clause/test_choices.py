@@ -5,6 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause.alu import OPERATORS
@@ -16,8 +17,8 @@ def numbers(kind, seed):
     return np.random.default_rng(seed).integers(0, 200, SHAPE).astype(kind)
 
 
-@pytest.mark.parametrize("kind", ["uint8", "int16", "float16", "int32", "float32", "float64"])
-@pytest.mark.parametrize("gaps", [False, True])
+@for_all("kind", ["uint8", "int16", "float16", "int32", "float32", "float64"])
+@for_all("gaps", [False, True])
 def test_only_the_selected_elements_are_copied(kind, gaps):
     chosen, source, before = numbers(int, 0) % 3 == 0, numbers(kind, 1), numbers(kind, 2)
     room = np.zeros((SHAPE[0], SHAPE[1] + gaps), kind)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from every import for_all
 
 import neuroncore
 from neuroncore import machine
@@ -49,7 +50,7 @@ def test_isa_prints_shapes_rules_cost_and_an_example(name, capsys):
     assert f"example   {of}.{name}(" in printed
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@for_all("name", sorted(INSTRUCTIONS))
 def test_the_example_is_legal_on_every_machine_that_has_the_instruction(name):
     one = INSTRUCTIONS[name]
     with_it = [m for m in MACHINES if one.feature is None or m.has(one.feature)]

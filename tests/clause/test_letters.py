@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import pytest
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.base.enums import MemoryRegion
@@ -114,7 +115,7 @@ ANY_SHAPE = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@for_all("name", sorted(INSTRUCTIONS))
 def test_every_instruction_on_the_chip_has_shapes(name):
     one = INSTRUCTIONS[name]
     assert bool(one.shapes) or len(one.operands) < 2 or name in ANY_SHAPE

@@ -57,7 +57,7 @@ def test_every_published_operator_exists():
     assert set(OPERATORS) == {*PUBLISHED, *BESIDES}
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@for_all("name", OPERATORS)
 def test_an_operator_has_its_published_properties(name):
     row = OPERATORS[name]
     assert (row.kind, row.arity, row.reduces) == {**PUBLISHED, **BESIDES}[name]
@@ -163,7 +163,7 @@ def test_one_operand_of_every_kind(name):
         same(applied(name, SPECIAL[None], operand), rounded(UNARY[name], SPECIAL[None]))
 
 
-@pytest.mark.parametrize("name", [*MEANING, "power", *UNARY, "rsqrt"])
+@for_all("name", [*MEANING, "power", *UNARY, "rsqrt"])
 def test_gaps_between_rows_and_axes_are_not_written(name):
     rng = np.random.default_rng(5)
     a, b = rng.uniform(0.5, 4, (2, 5, 3, 7)).astype(np.float32)
@@ -332,7 +332,7 @@ EXACT = {
 
 
 @for_all("types", [("int32",) * 2, ("uint32",) * 2, ("int32", "uint32")])
-@pytest.mark.parametrize("name", EXACT)
+@for_all("name", EXACT)
 def test_32_bit_integers_are_exact_and_wrap_around(name, types):
     device = Device()
     a, b = (np.ascontiguousarray(x) for x in np.meshgrid(patterns(types[0]), patterns(types[1])))

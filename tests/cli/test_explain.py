@@ -6,6 +6,7 @@ from pathlib import Path
 
 import parsed
 import pytest
+from every import for_all
 
 import neuroncore
 from neuroncore.base import errors
@@ -77,7 +78,7 @@ def test_a_good_example_runs(name, tmp_path):
     assert ran(PAGES[name].good, tmp_path).exists()
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@for_all("name", REFUSED)
 def test_the_pair_differs_by_few_lines(name):
     signs = [line[0] for line in PAGES[name].diff.splitlines() if line]
     assert 1 <= len(signs) - signs.count(" ") <= 6

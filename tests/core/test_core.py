@@ -5,8 +5,8 @@ import inspect
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
-import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import execute
@@ -20,7 +20,7 @@ def test_a_core_is_one_short_line():
     assert repr(Device("trn1", record=False).core) == "Core(trn1, program 0, no record)"
 
 
-@pytest.mark.parametrize("name", INSTRUCTIONS)
+@for_all("name", INSTRUCTIONS)
 def test_one_function_binds_checks_and_records_and_one_executes(name):
     function = inspect.unwrap(issue.function(name))
     assert function.__module__ == "neuroncore.frontend.instructions"

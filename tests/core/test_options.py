@@ -79,8 +79,8 @@ def test_fn_overflow(choice, want, name):
     np.testing.assert_array_equal(dst.numpy().astype(np.float32), [want])
 
 
-@pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2", "float16", "bfloat16"])
-@pytest.mark.parametrize("stochastic", [False, True])
+@for_all("form", ["float8_e4m3", "float8_e5m2", "float16", "bfloat16"])
+@for_all("stochastic", [False, True])
 def test_formats_with_infinities_always_overflow_to_infinity(form, stochastic):
     x, found = np.array([[INF, -INF, 3.4e38, NAN]], np.float32), []
     for choice in ("nan", "saturate"):

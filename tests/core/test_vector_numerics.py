@@ -52,7 +52,7 @@ def applied(name, reverse=False):
 
 
 @for_all("reverse", [False, True])
-@pytest.mark.parametrize(("target", "name"), OPERATORS)
+@for_all("target, name", OPERATORS)
 def test_V1_special_values_by_every_operator(target, name, reverse):
     op, want = getattr(nl, name), applied(name, reverse)
     given = {"target": target, "reverse0": reverse}

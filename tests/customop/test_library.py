@@ -8,6 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore import customop
 from neuroncore.base.errors import UsageError
@@ -152,8 +153,8 @@ def test_16_bit_floats_agree_with_numpy():
 # --- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("operator", "how", "code", "statement", "line"),
+@for_all(
+    "operator, how, code, statement, line",
     [
         ("through_tcm", 1, "DTYPE_RULE", "tcm_to_tensor of float32 on a tensor of int32", True),
         ("through_tcm", 2, "OUT_OF_BOUNDS", "a copy of 40 bytes", True),

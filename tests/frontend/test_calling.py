@@ -127,7 +127,7 @@ def test_programs_of_a_logical_core_run_without_a_warning(target, grid, recwarn)
 WRONG = [0, -1, "2", 1.0, None, (1, 0), (), (2, (1,)), [2], slice(1, 2), np.array([2, 2])]
 
 
-@pytest.mark.parametrize("grid", WRONG, ids=repr)
+@for_all("grid", WRONG)
 def test_an_invalid_grid_is_refused(grid):
     with pytest.raises(SignatureError, match="launch grid") as refused:
         increased[grid]

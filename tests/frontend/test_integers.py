@@ -64,7 +64,7 @@ def kernel_of(dialect, does):
 
 
 @for_all("dialect", DIALECTS)
-@pytest.mark.parametrize("name", WRONG)
+@for_all("name", WRONG)
 def test_a_value_that_is_not_an_integer_is_refused_with_a_reason_and_a_hint(dialect, name):
     with pytest.raises(KernelError) as refused:
         kernel_of(dialect, WRONG[name])(X)
@@ -74,7 +74,7 @@ def test_a_value_that_is_not_an_integer_is_refused_with_a_reason_and_a_hint(dial
 
 
 @for_all("dialect", DIALECTS)
-@pytest.mark.parametrize("name", RIGHT)
+@for_all("name", RIGHT)
 def test_types_that_count_as_integers_are_accepted(dialect, name):
     np.testing.assert_array_equal(kernel_of(dialect, RIGHT[name])(X), X)
 

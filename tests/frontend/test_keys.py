@@ -4,9 +4,9 @@ distinguished too."""
 
 import nki.language as nl
 import numpy as np
-import pytest
 from calls import ONE_CORE, Case
 from device import Device
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.base.errors import KernelError
@@ -64,7 +64,7 @@ def others(value):
     return [*equals(value), "text", *([not value] if type(value) is bool else [])]
 
 
-@pytest.mark.parametrize("name", ONE_CORE)
+@for_all("name", ONE_CORE)
 def test_equal_numbers_of_other_types_and_other_flags_are_distinguished(name):
     for turn in (0, 1, 4):  # 4 subtracts
         for parameter, value in numbers(called(name, turn)):

@@ -45,7 +45,7 @@ def close(got, want, dtype=np.float32):
 
 
 @for_all("shape", SHAPES)
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@for_all("name", ELEMENTWISE)
 def test_two_tiles_combine_element_by_element(name, shape):
     x, y = normal(shape), normal(shape, seed=1)
     y.flat[::3] = x.flat[::3]
@@ -55,7 +55,7 @@ def test_two_tiles_combine_element_by_element(name, shape):
     assert opcodes == ["TENSOR_TENSOR"]
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@for_all("name", ELEMENTWISE)
 def test_numbers_and_columns_are_broadcast_along_the_tile(name):
     x, column = normal((5, 9)), normal((5, 1), seed=1)
     function, want = getattr(nl, name), reference(name)
@@ -198,7 +198,7 @@ BROADCAST = (
 
 
 @for_all("shapes", BROADCAST)
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@for_all("name", ELEMENTWISE)
 def test_axes_of_size_1_are_broadcast_and_partitions_need_an_instruction(name, shapes):
     *given, _ = shapes
     x, y = (np.rint(normal(shape, seed=seed)) for seed, shape in enumerate(given))
@@ -263,7 +263,7 @@ def test_operands_that_no_engine_takes_are_refused():
 # --- one operand ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@for_all("name", FUNCTIONS)
 def test_an_activation_function_is_one_instruction(name):
     for shape in SHAPES:
         x = np.clip(normal(shape), -1.5, 1.5)

@@ -292,8 +292,8 @@ def test_broadcasting_to_an_incompatible_shape_is_refused():
         called(nl.broadcast_to, normal(1, 7), (129, 7))
 
 
-@pytest.mark.parametrize("first", [0, 5, 32, 127])
-@pytest.mark.parametrize("wide", [(128, 7), (40, 7)])
+@for_all("first", [0, 5, 32, 127])
+@for_all("wide", [(128, 7), (40, 7)])
 def test_a_row_of_any_partition_is_broadcast(first, wide):
     @nki.jit
     def kernel(x):
@@ -346,7 +346,7 @@ def instructions_in(text):
     return named
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_a_function_issues_the_instructions_that_its_docstring_names(name):
     function, device = getattr(nl, name), Device()
     buffer = "hbm" if name == "load" else "sbuf"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import nki.isa as nisa
 import nki.language as nl
-import pytest
 from every import for_all
 
 FACTS = json.loads((Path(__file__).parents[1] / "data/signatures.json").read_text())
@@ -33,7 +32,7 @@ def signature(function):
     return [[PREFIXES.get(p.kind, "") + p.name, written(p.default)] for p in parameters]
 
 
-@pytest.mark.parametrize("name", FACTS["nki.isa"])
+@for_all("name", FACTS["nki.isa"])
 def test_instructions_have_the_documented_signature(name):
     assert signature(getattr(nisa, name)) == FACTS["nki.isa"][name]
 
@@ -43,7 +42,7 @@ def test_functions_have_the_documented_signature(name):
     assert signature(getattr(nl, name)) == FACTS["nki.language"][name]
 
 
-@pytest.mark.parametrize("name", FACTS["nki.language.NkiTensor"])
+@for_all("name", FACTS["nki.language.NkiTensor"])
 def test_tensors_have_the_documented_members(name):
     assert hasattr(nl.NkiTensor, name)
     expected = FACTS["nki.language.NkiTensor"][name]
@@ -51,12 +50,12 @@ def test_tensors_have_the_documented_members(name):
         assert signature(getattr(nl.NkiTensor, name))[1:] == expected
 
 
-@pytest.mark.parametrize("name", FACTS["nki.language.tile_size"])
+@for_all("name", FACTS["nki.language.tile_size"])
 def test_tile_size_has_the_documented_members(name):
     assert isinstance(getattr(nl.tile_size, name), int)
 
 
-@pytest.mark.parametrize("name", FACTS["enums"])
+@for_all("name", FACTS["enums"])
 def test_enumerations_have_the_documented_members(name):
     home = nisa if hasattr(nisa, name) else nl
     members = [member.name for member in getattr(home, name)]

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from device import REGIONS, Device
-from every import every
+from every import every, for_all
 
 from neuroncore import machine
 from neuroncore.base.errors import KernelError
@@ -104,7 +104,7 @@ def test_each_row_is_refused_with_its_code(name):
         every(row.machines, partial(judge, row))
 
 
-@pytest.mark.parametrize("name", [name for name, one in INSTRUCTIONS.items() if one.rules])
+@for_all("name", [name for name, one in INSTRUCTIONS.items() if one.rules])
 def test_each_rule_has_a_row_that_breaks_it(name):
     one = INSTRUCTIONS[name]
     broken = counterexample.breaking(one)

@@ -4,10 +4,10 @@ refused with the right code, names the argument, and leaves no trace."""
 
 import nki.language as nl
 import numpy as np
-import pytest
 from accepted import takes
 from calls import ONE_CORE, Case
 from device import REGIONS, Device, tiles_in
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.base.enums import ON_CHIP, engine
@@ -63,7 +63,7 @@ def excluded(case, name, tile):
         yield whole[(slice(None), *[slice(0, 4, 2)] * 5)], SIZES
 
 
-@pytest.mark.parametrize("name", OF_TILES)
+@for_all("name", OF_TILES)
 def test_operands_with_an_index_are_refused_unless_declared(name):
     for case in (legal(name), Case(Device("trn3"), name, lanes=3, free=32)):
         codes = ["RESHAPE_VIEW" if case.machine.has("tensor_indirection") else "TARGET"]
@@ -96,7 +96,7 @@ def has_given_size(case, name, axis):
     return len(alike) > 1 and all(isinstance(term.times, int) for term in alike)
 
 
-@pytest.mark.parametrize("name", OF_TILES)
+@for_all("name", OF_TILES)
 def test_tiles_that_an_operand_excludes(name):
     case, twins = legal(name), 0
     case.issue()
@@ -123,7 +123,7 @@ def included(case, name, tile):
         yield make((tile.shape[0], 2, 1, 4, 1, 2, 2), tile.dtype, own)
 
 
-@pytest.mark.parametrize("name", LANEWISE)
+@for_all("name", LANEWISE)
 def test_tiles_that_an_operand_accepts(name):
     case = legal(name)
     for operand, given in case.arguments.items():
@@ -131,7 +131,7 @@ def test_tiles_that_an_operand_accepts(name):
             case.device.issue(name, **case.arguments | {operand: tile})
 
 
-@pytest.mark.parametrize("name", OF_TILES)
+@for_all("name", OF_TILES)
 def test_the_first_wrong_operand_is_named_and_the_others_are_listed(name):
     case = legal(name)
     moved = {}
@@ -145,7 +145,7 @@ def test_the_first_wrong_operand_is_named_and_the_others_are_listed(name):
         assert all(any(operand in line for line in lines) for operand in moved)
 
 
-@pytest.mark.parametrize("name", OF_TILES)
+@for_all("name", OF_TILES)
 def test_an_uninitialized_tile_is_reported_or_refused(name):
     for uninitialized in ("report", "raise"):
         case = legal(name, uninitialized=uninitialized)
@@ -197,7 +197,7 @@ def misused(parameter, given):
     return ["text", object(), [1, 2], *broken, *required], "SIGNATURE"
 
 
-@pytest.mark.parametrize("name", ONE_CORE)
+@for_all("name", ONE_CORE)
 def test_values_of_another_kind_are_refused(name):
     case = legal(name)
     case.issue()
@@ -212,7 +212,7 @@ def test_values_of_another_kind_are_refused(name):
                     refused(case, p.name, end, ["DTYPE_RULE"])
 
 
-@pytest.mark.parametrize("name", ONE_CORE)
+@for_all("name", ONE_CORE)
 def test_arguments_that_do_not_fit_the_signature_are_refused(name):
     case = legal(name)
     required = [p.name for p in case.instruction.parameters if p.required]
@@ -235,7 +235,7 @@ WITH_ENGINES = [
 ]
 
 
-@pytest.mark.parametrize("name", WITH_ENGINES)
+@for_all("name", WITH_ENGINES)
 def test_engines_that_an_instruction_does_not_run_on_are_refused(name):
     case = legal(name)
     for unit in engine:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device import TARGETS
-from every import every
+from every import every, for_all
 
 import neuroncore
 from neuroncore import machine
@@ -103,7 +103,7 @@ def test_a_kernel_agrees_at_other_sizes(name):
         check(name, given)
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@for_all("name", SHAPES)
 def test_the_record_of_a_kernel_has_the_bits_of_a_run_on_any_inputs(name):
     rng = np.random.default_rng(6)
     dtype = BF16 if name in NARROW else np.float32

@@ -1,6 +1,7 @@
 """The time of collectives: measured times, and times that follow from them."""
 
 import pytest
+from every import for_all
 
 from neuroncore.base.errors import UsageError
 from neuroncore.machine import instance as instances
@@ -19,11 +20,11 @@ def own(name):
     return TRN2.collectives.algorithms[name]
 
 
-@pytest.mark.parametrize(
-    ("size", "algorithm", "steps"),
+@for_all(
+    "size, algorithm, steps",
     [(MIB, "mesh", 2), (MIB + 1, "rdh", 5), (64 * MIB, "rdh", 5), (65 * MIB, "kangaring", 31)],
 )
-@pytest.mark.parametrize("pattern", ["gather", "scatter"])
+@for_all("pattern", ["gather", "scatter"])
 def test_time_is_the_sum_of_launch_steps_and_bytes(pattern, size, algorithm, steps):
     found = time(pattern, size)
     rate = getattr(own(algorithm), f"{pattern}_gigabytes_per_s")

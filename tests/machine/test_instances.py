@@ -4,6 +4,7 @@ import dataclasses
 from importlib.resources import files
 
 import pytest
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.base.errors import DefinitionError, UsageError
@@ -38,14 +39,14 @@ def test_every_instance_is_a_row_here():
     assert order == sorted(order)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@for_all("name", SIZES)
 def test_sizes_of_instances(name):
     one = instances.load(name)
     ranks = one.ranks(one.chip.logical_core_sizes[0])
     assert (one.chips, one.cores, ranks, one.hbm_bytes >> 30) == SIZES[name]
 
 
-@pytest.mark.parametrize("name", SIZES)
+@for_all("name", SIZES)
 def test_an_instance_has_the_sums_of_its_chips_and_cores(name):
     chip = instances.load(name).chip
     core = chip.core
@@ -55,7 +56,7 @@ def test_an_instance_has_the_sums_of_its_chips_and_cores(name):
     assert chip.cores // chip.hbm_banks == core.hbm.cores_per_stack
 
 
-@pytest.mark.parametrize("name", SIZES)
+@for_all("name", SIZES)
 def test_every_source_is_used_and_has_one_meaning(name):
     one = instances.load(name)
     both = (one.facts, one.sources), (one.chip.facts, one.chip.sources)

@@ -7,6 +7,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from device import TARGETS
+from every import for_all
 from published_machines import PUBLISHED
 
 from neuroncore import machine
@@ -92,8 +93,8 @@ def test_engines_run_at_the_published_clocks(name):
         assert machine.load(name).engines[unit].clock_ghz == clock, unit
 
 
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@for_all("name", TARGETS)
+@for_all("dtype", ["bfloat16", "float16", "float32"])
 def test_geometry_times_clock_is_the_published_peak(dtype, name):
     core, peak = machine.load(name), PUBLISHED[name].peaks[dtype]
     assert core.peak_tflops[dtype] == peak
@@ -144,9 +145,8 @@ def test_generations_differ_in_features():
 # --- names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "means"),
-    [(name, m) for m, row in PUBLISHED.items() for name in (m, *row.other_names)],
+@for_all(
+    "name, means", [(name, m) for m, row in PUBLISHED.items() for name in (m, *row.other_names)]
 )
 def test_names_and_aliases(name, means):
     assert machine.load(name) is machine.load(name)
@@ -187,8 +187,8 @@ def parsed(old, new):
 FACT = '{ value = 1, grade = "assumed", source = "US" }'
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
+@for_all(
+    "old, new, says",
     [
         ("[limits]\n", f"[limits]\npartition = {FACT}\n", "'partition'; did you mean 'partitions'"),
         ("[sbuf]\n", f"[sbuf]\nzzz = {FACT}\n", "[sbuf] has the unknown key 'zzz'"),
@@ -209,8 +209,8 @@ def test_unknown_entries_are_refused_by_name(old, new, says):
     assert says in str(refused.value) and "mine.toml" in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("old", "says"),
+@for_all(
+    "old, says",
     [
         ("partitions = {", "[limits] lacks partitions"),
         ("banks = {", "[psum] lacks banks"),

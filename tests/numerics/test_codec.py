@@ -318,7 +318,7 @@ def test_every_number_except_zero_is_true():
 
 
 @for_all("target", FORMATS.values())
-@pytest.mark.parametrize("source", FORMATS.values(), ids=str)
+@for_all("source", FORMATS.values())
 def test_a_cast_goes_through_float32(source, target):
     codes = some_codes(source)
     cast = codec.cast(source, target, codes)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +30,8 @@ def test_any_order_of_axes(data):
     np.testing.assert_array_equal(target, wanted)
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.float16, np.float32], ids=["8", "16", "32"])
-@pytest.mark.parametrize("shape", [(128, 128), (77, 130), (5, 41, 64)], ids=str)
+@for_all("kind", [np.uint8, np.float16, np.float32])
+@for_all("shape", [(128, 128), (77, 130), (5, 41, 64)])
 def test_matrices_are_transposed(kind, shape):
     source = np.arange(np.prod(shape)).astype(kind).reshape(shape).swapaxes(-1, -2)
     target = np.zeros(source.shape, kind)

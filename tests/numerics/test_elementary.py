@@ -179,8 +179,8 @@ def test_the_first_number_outside_of_a_range(place):
     assert found == [-1 if place is None else place] * 2
 
 
-@pytest.mark.parametrize("drawn", [0, 3, 61, (1 << 32) - 70, (1 << 34) - 100])
-@pytest.mark.parametrize("above", [0, 3, (1 << 33) + 1])
+@for_all("drawn", [0, 3, 61, (1 << 32) - 70, (1 << 34) - 100])
+@for_all("above", [0, 3, (1 << 33) + 1])
 def test_blocks_of_random_numbers_equal_numbers_drawn_one_by_one(drawn, above):
     states = generator.PHILOX.seeded(3, 1, 2, 5, 1)
     counters = drawn & 0xFFFFFFFF, drawn >> 32, above & 0xFFFFFFFF, above >> 32

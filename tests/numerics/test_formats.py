@@ -84,7 +84,7 @@ def test_an_integer_has_its_range(name):
     assert form.is_integer and not form.is_float
 
 
-@pytest.mark.parametrize("form", FLOATS, ids=str)
+@for_all("form", FLOATS)
 def test_a_format_holds_another_if_it_has_all_its_finite_numbers(form):
     narrow = [other for other in FLOATS if other.bits <= 16]
     for other in narrow:
@@ -129,7 +129,7 @@ def test_copies_and_pickles_are_the_row_itself(form):
     assert copy.copy(form) is form and copy.deepcopy([form])[0] is form
 
 
-@pytest.mark.parametrize("form", [f for f in FORMATS.values() if f != "tfloat32"], ids=str)
+@for_all("form", [f for f in FORMATS.values() if f != "tfloat32"])
 def test_numpy_takes_a_format_for_a_dtype(form):
     assert np.dtype(form) == form.numpy
     assert np.zeros(2, form).dtype == form.numpy
@@ -150,7 +150,7 @@ def test_a_format_is_found_by_itself_and_by_name(form):
     assert lookup("".join(form.name)) is form
 
 
-@pytest.mark.parametrize(
+@for_all(
     "alias, name",
     [
         *((getattr(ml_dtypes, n), n) for n in FLOAT_TABLE if hasattr(ml_dtypes, n)),
@@ -162,7 +162,6 @@ def test_a_format_is_found_by_itself_and_by_name(form):
         ("float8e5", "float8_e5m2"),
         (np.str_("bfloat16"), "bfloat16"),
     ],
-    ids=str,
 )
 def test_aliases(alias, name):
     assert lookup(alias) is FORMATS[name]
@@ -192,14 +191,13 @@ def test_real_torch_dtypes():
         assert lookup(getattr(torch, name)) is FORMATS[name]
 
 
-@pytest.mark.parametrize(
+@for_all(
     "wrong, nearest",
     [
         *(("float23", "float32"), ("bfloat61", "bfloat16"), ("float8_e4m3n", "float8_e4m3fn")),
         *(("uint61", "uint16"), ("boool", "bool"), ("e4m3", "float8_e4m3'.*'float8_e4m3fn")),
         *(("bf16", "bfloat16"), ("fp8_e5m2", "float8_e5m2"), ("E4M3FN", "float8_e4m3fn")),
     ],
-    ids=str,
 )
 def test_an_unknown_format_is_refused_with_the_nearest_one(wrong, nearest):
     with pytest.raises(UsageError, match=f"is not a .*; did you mean .*{nearest}"):

@@ -21,7 +21,7 @@ from neuroncore.numerics.formats import CONFIGURABLE, FLOATS, FORMATS, OPAQUE, P
 # --- arrays in, arrays out ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [*FORMATS.values(), *OPAQUE.values()], ids=str)
+@for_all("form", [*FORMATS.values(), *OPAQUE.values()])
 @for_all("shape", [(4,), (3, 8), (2, 0, 4), (1, 3, 12)])
 def test_shapes_and_types(form, shape):
     values = np.random.default_rng(1).uniform(0, 4, shape)
@@ -211,7 +211,7 @@ def test_wide_formats_have_no_table(dtype):
         numerics.encodings(dtype)
 
 
-@pytest.mark.parametrize("form", FLOATS, ids=str)
+@for_all("form", FLOATS)
 def test_info_of_floats(form):
     found = numerics.info(form)
     assert (found.name, found.bits, found.kind) == (form.name, form.bits, "float")

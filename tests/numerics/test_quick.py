@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore import numerics
 from neuroncore.base.errors import UsageError
@@ -28,8 +29,8 @@ def bits(array):
     return array.view(f"u{array.itemsize}")
 
 
-@pytest.mark.parametrize("target", FORMS)
-@pytest.mark.parametrize("source", FORMS)
+@for_all("target", FORMS)
+@for_all("source", FORMS)
 def test_small_and_large_arrays_get_the_same_bits(source, target):
     given = numbers(source)
     loops = codec.cast(source, target, given.view(source.storage))

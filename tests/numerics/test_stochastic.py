@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from device import bits
+from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
 from numbers_of_formats import LAYOUT, around, codes_with, overflow_code, thresholds
@@ -103,7 +104,7 @@ def test_numbers_below_the_smallest_become_it_or_zero():
     assert got.tolist() == [0, 0x80, 0, 0, 0]
 
 
-@pytest.mark.parametrize("form", [FORMATS["float32"], *INTEGERS, float8_e8m0fnu], ids=str)
+@for_all("form", [FORMATS["float32"], *INTEGERS, float8_e8m0fnu])
 def test_wide_floats_integers_and_scales_are_rounded_to_nearest(form):
     values = np.float32([0.5, 1.5, 1.2, -3.7, 1e10, np.nan, 0.1])
     codes = codec.encode(form, values)

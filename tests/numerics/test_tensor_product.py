@@ -36,7 +36,7 @@ def test_a_link_of_the_chain_is_the_exact_sum_rounded_once():
 
 
 @for_all("accumulate", [False, True])
-@pytest.mark.parametrize("shape", ODD, ids=str)
+@for_all("shape", ODD)
 def test_blocks_and_their_edges_are_the_chain(shape, accumulate):
     k, m, n = shape
     s, x, out = normal((k, m), 1), normal((k, n), 2), normal((m, n), 3)
@@ -46,7 +46,7 @@ def test_blocks_and_their_edges_are_the_chain(shape, accumulate):
 
 
 @for_all("group", [2, 4])
-@pytest.mark.parametrize("shape", ODD, ids=str)
+@for_all("shape", ODD)
 def test_blocks_of_groups_and_their_edges_are_the_chain(shape, group):
     k, m, n = shape
     s, x = (normal((group * k, c), c).astype("float8_e5m2").astype(np.float32) for c in (m, n))

@@ -5,7 +5,7 @@ import inspect
 
 import ml_dtypes
 import numpy as np
-import pytest
+from every import for_all
 from neuronxcc import nki
 from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
@@ -22,7 +22,7 @@ NAMED_OTHERWISE = {f"tensor_copy_dynamic_{end}": "tensor_copy" for end in ("dst"
 FUNCTIONS = {n: getattr(m, n) for m in (forwarded, forwarded) for n in m.__all__}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@for_all("name", FUNCTIONS)
 def test_every_parameter_exists_in_the_instruction(name):
     given = inspect.signature(FUNCTIONS[name]).parameters.keys() - ADDED
     clause = INSTRUCTIONS[NAMED_OTHERWISE.get(name, name)]

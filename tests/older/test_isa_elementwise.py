@@ -102,7 +102,7 @@ def near(got, want):
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=3e-6)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 @for_all("shape", [*SHAPES, (4, 3, 5)])
 def test_the_result_is_numpy_s(name, shape):
     got, want, device = case(name, shape)
@@ -111,7 +111,7 @@ def test_the_result_is_numpy_s(name, shape):
     assert len(device.opcodes) == 1
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 @for_all("dtype", ["bfloat16", "float16", "int32"])
 def test_dtype_rounds_the_result_once(name, dtype):
     got, want, _ = case(name, (5, 7), dtype=dtype)
@@ -125,7 +125,7 @@ def test_dtype_rounds_the_result_once(name, dtype):
         assert (steps == 0).mean() > 0.9
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_without_dtype_the_result_has_the_data_s(name):
     call, numpys = CALLS[name]
     device = Older()
@@ -136,7 +136,7 @@ def test_without_dtype_the_result_has_the_data_s(name):
     np.testing.assert_allclose(got.numpy().astype(F32), want, rtol=2**-8)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_a_mask_computes_a_part(name):
     p, f = nl.arange(5)[:, None], nl.arange(7)[None, :]
     got, want, device = case(name, (5, 7), mask=(p < 3) & (f > 1))
@@ -145,7 +145,7 @@ def test_a_mask_computes_a_part(name):
     assert len(device.opcodes) == 1
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_operands_may_be_in_psum_and_results_go_there(name):
     call, numpys = CALLS[name]
     x, y = numbers((4, 6)), numbers((4, 6), 1)
@@ -162,7 +162,7 @@ def test_operands_may_be_in_psum_and_results_go_there(name):
     assert len(device.opcodes) == 1
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_blocks_can_be_operands(name):
     call, numpys = CALLS[name]
     x, y = numbers((2, 4, 6)), numbers((2, 4, 6), 1)
@@ -180,7 +180,7 @@ def test_blocks_can_be_operands(name):
         near(tile.numpy(), numpys(x[i], y[i], COLUMN[:4]).astype(F32))
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_hbm_is_refused_as_an_operand(name):
     device = Older()
     x, y = (device.tile(numbers((4, 6)), buffer="hbm") for _ in range(2))
@@ -189,7 +189,7 @@ def test_hbm_is_refused_as_an_operand(name):
     assert not device.opcodes
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_all("name", CALLS)
 def test_an_array_is_refused_as_an_operand(name):
     device = Older()
     with pytest.raises(SignatureError, match="not a tile"):

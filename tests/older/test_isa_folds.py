@@ -75,7 +75,7 @@ COMBINATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMBINATIONS)
+@for_all("name", COMBINATIONS)
 def test_a_mask_does_not_combine_elements_of_separate_parts(name):
     # each part takes an instruction, which would overwrite or ignore the results of the others
     device = Older()

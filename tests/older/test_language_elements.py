@@ -283,13 +283,13 @@ def inputs(name, *shape):
     return np.clip(numbers(*shape), *((-1.5, 1.5) if name == "arctan" else (None, None)))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@for_all("name", FUNCTIONS)
 def test_functions_of_one_tile(name):
     x = inputs(name, P, F)
     close(applied(getattr(nl, name), x), reference(name)(x), 1e-4)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@for_all("name", FUNCTIONS)
 def test_functions_of_more_axes_in_another_format(name):
     x = inputs(name, 7, 3, 5)
     got = applied(getattr(nl, name), x, dtype=nl.bfloat16)

@@ -122,7 +122,7 @@ def test_all_of_one_element_is_0_or_1():
     assert all_of_one(x).tolist() == [[1, 1], [0, 0], [1, 1], [1, 1]]
 
 
-@pytest.mark.parametrize("name", [*FOLDS, "var", "softmax", "all"])
+@for_all("name", [*FOLDS, "var", "softmax", "all"])
 def test_the_partition_axis_is_not_folded(name):
     with pytest.raises(ShapeError):
         applied(getattr(nl, name), numbers(P, F), 0)
@@ -303,9 +303,9 @@ def test_masks_of_operands():
         applied(lambda a: a[nl.arange(60)[:, None] >= nl.arange(60)[None, :]], numbers(60, 60))
 
 
-@pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.parametrize("assigned", ["sum", "tile"])
-@pytest.mark.parametrize("sizes", [(150, 70, 130), (30, 130, 30), (64, 64, 100)])
+@for_all("transposed", [True, False])
+@for_all("assigned", ["sum", "tile"])
+@for_all("sizes", [(150, 70, 130), (30, 130, 30), (64, 64, 100)])
 def test_products_of_masked_operands_go_to_their_part_of_a_whole_tile(transposed, assigned, sizes):
     (m, k, n), side = sizes, 64
     x, y = numbers(m, k), numbers(k, n, seed=1)

@@ -5,7 +5,7 @@ import linecache
 import weakref
 
 import numpy as np
-import pytest
+from every import for_all
 from neuronxcc.nki import language as nl
 from older_device import Older
 
@@ -226,7 +226,7 @@ LASTING = [
 ]
 
 
-@pytest.mark.parametrize("kernel", ENDING + LASTING, ids=lambda kernel: kernel.__name__)
+@for_all("kernel", ENDING + LASTING)
 def test_tiles_that_can_be_named_are_kept(kernel):
     device, born = Older(), []
     x, out = (device.tile(values, buffer="hbm") for values in (VALUES, np.zeros_like(VALUES)))

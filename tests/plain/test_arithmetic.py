@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from every import for_all
 
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.plain.arithmetic import (
@@ -137,14 +138,14 @@ WORKED = {  # name: (x, value), from the definitions that isa/operators.py print
 }
 
 
-@pytest.mark.parametrize("name", WORKED)
+@for_all("name", WORKED)
 def test_functions_by_hand(name):
     x, value = WORKED[name]
     rtol = 1e-3 if name == "sin" else 1e-7
     np.testing.assert_allclose(activation_of(name, np.array([x], F)), value, rtol=rtol)
 
 
-@pytest.mark.parametrize("name", sorted(ELEMENTARY))
+@for_all("name", sorted(ELEMENTARY))
 def test_derivatives_and_limits_are_numbers(name):
     ends = np.array([-np.inf, -1e38, -1e-38, 0, 1e-38, 1e38, np.inf], F)
     with np.errstate(all="ignore"):

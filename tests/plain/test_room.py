@@ -4,7 +4,7 @@ import ast
 import inspect
 from pathlib import Path
 
-import pytest
+from every import for_all
 
 from neuroncore import plain
 from neuroncore.clause.instruction import INSTRUCTIONS
@@ -16,7 +16,7 @@ ENUMS = "neuroncore.base.enums"
 MOST_LINES_OF_ONE = 12  # lines of an instruction's function, without its equation
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@for_all("name", sorted(INSTRUCTIONS))
 def test_each_instruction_has_a_short_function_named_after_it(name):
     function = meaning(name)
     assert function.__name__ == name

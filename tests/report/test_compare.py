@@ -51,9 +51,9 @@ def test_large_arrays_are_compared_by_a_compiled_loop(form, monkeypatch):
     assert compare(got, want).rel_l2 == np.inf and compare(got, want).worst == (300, 66)
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (40000,)])
-@pytest.mark.parametrize("form", [np.float32, np.float16, np.int32])
-@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+@for_all("shape", [(), (1,), (3, 5), (40000,)])
+@for_all("form", [np.float32, np.float16, np.int32])
+@for_all("scale", [1.0, 1e-200, 1e200])
 def test_comparison_in_strips(shape, form, scale):
     random = np.random.default_rng(1)
     want = np.asarray(100 * random.standard_normal(shape), form)

@@ -10,6 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from published_machines import since
 
 from neuroncore import machine
@@ -49,7 +50,7 @@ COPIERS = [(target, unit) for target in TARGETS for unit in ("vector", "scalar",
 COPIERS.remove(("trn1", "scalar"))  # v2 copies with activation()
 
 
-@pytest.mark.parametrize(("target", "unit"), COPIERS)
+@for_all("target, unit", COPIERS)
 def test_one_element_costs_the_overhead_or_the_minimum_interval(target, unit):
     device = Device(target)
     engine = device.core.machine.engines[unit]
@@ -114,9 +115,9 @@ def _matmuls(device):
 # --- the Vector engine ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dst", SIXTEEN)
-@pytest.mark.parametrize("src", SIXTEEN)
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("dst", SIXTEEN)
+@for_all("src", SIXTEEN)
+@for_all("target", TARGETS)
 def test_copies_of_16_bits_within_sbuf_are_four_times_as_fast_from_v3(target, dst, src):
     assert copy_work(target, dst, src) == pytest.approx(N / 4 if target in FAST else N)
 
@@ -271,8 +272,8 @@ def activation_work(op, target="trn2", **how):
     return work(device, "scalar") - column * (op is not nl.copy)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("op", [nl.copy, nl.exp, nl.gelu, nl.tanh])
+@for_all("target", TARGETS)
+@for_all("op", [nl.copy, nl.exp, nl.gelu, nl.tanh])
 def test_an_activation_takes_a_cycle_per_element_whatever_its_function(target, op):
     assert activation_work(op, target) == pytest.approx(N)
 

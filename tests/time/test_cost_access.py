@@ -5,6 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from published_machines import PUBLISHED
 
 from neuroncore import machine
@@ -141,8 +142,8 @@ def test_on_v2_weights_of_one_column_take_as_long_as_in_the_guide():
 # --- strides --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("target", "slow"), [("trn1", 2), ("trn2", 1), ("trn3", 2)])
-@pytest.mark.parametrize(("step", "apart"), [(3, False), (4, True), (5, True), (-4, True)])
+@for_all("target, slow", [("trn1", 2), ("trn2", 1), ("trn3", 2)])
+@for_all("step, apart", [(3, False), (4, True), (5, True), (-4, True)])
 def test_elements_16_bytes_apart_have_half_the_rate(target, slow, step, apart):
     """Half of one word per cycle on v2, and of two words on v3, where it was traced; v4 is assumed
     to be like v2. Elements that are closer have the full rate."""
@@ -192,8 +193,8 @@ def test_a_reduction_over_rows_is_strided(target, first):
 # --- conditions of v2 -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("op", "form", "step", "fast"),
+@for_all(
+    "op, form, step, fast",
     [
         (nl.add, "bfloat16", 1, True),
         (nl.subtract, "bfloat16", 1, True),
@@ -202,7 +203,7 @@ def test_a_reduction_over_rows_is_strided(target, first):
         (nl.add, "bfloat16", 2, False),
     ],
 )
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("target", TARGETS)
 def test_v2_has_conditions_for_two_fast_streams_that_v3_lacks(target, op, form, step, fast):
     device = Device(target)
     one, two = (device.zeros((2, N * step), form)[:, 0 : N * step : step] for _ in range(2))

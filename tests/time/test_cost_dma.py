@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, issue_ns
+from every import for_all
 
 from neuroncore.machine import load
 from neuroncore.memory.register import VirtualRegister
@@ -91,8 +92,8 @@ def from_runs(device, run):
     return moved(device, device.empty((128, 512 // run, run)), hbm)[0]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("run", [2, 64, 512])
+@for_all("target", TARGETS)
+@for_all("run", [2, 64, 512])
 def test_short_runs_make_many_packets(target, run):
     device = Device(target)
     expected = share(device.core.machine, 8 * 512 // run, 4 * run)
@@ -255,8 +256,8 @@ def test_descriptors_that_exist_before_the_kernel_runs_cost_less(target):
     assert schedule(device.core.program, it, "compiled").busy == pytest.approx([*older.busy] * 2)
 
 
-@pytest.mark.parametrize("rows", [1, 8, 9, 128])
-@pytest.mark.parametrize(("mode", "generators"), [("unknown", 1), ("hwdge", 2)])
+@for_all("rows", [1, 8, 9, 128])
+@for_all("mode, generators", [("unknown", 1), ("hwdge", 2)])
 def test_hardware_takes_the_same_time_for_a_row_and_a_tile(rows, mode, generators):
     """One generator writes the descriptors, or both if the kernel requests it."""
     device = Device()
@@ -298,8 +299,8 @@ def gathering(times, work=0):
     return device
 
 
-@pytest.mark.parametrize("order", POLICIES)
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("order", POLICIES)
+@for_all("target", TARGETS)
 def test_gpsimd_writes_descriptors_or_computes(order, target):
     timeline = schedule(gathering(3, work=4).core.program, load(target), order)
     begin, until = timeline.begin, timeline.begin + timeline.busy

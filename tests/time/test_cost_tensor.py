@@ -8,6 +8,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from published_machines import since
 
 from neuroncore import machine
@@ -57,8 +58,8 @@ def matmul_cycles(target, k=128, m=128, n=512, form="bfloat16", **how):
 PASS = 7  # cycles between two passes (trn2's traces: 216 ns for 512 columns, 429.5 of float32)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("form", [*NARROW, "float32"])
+@for_all("target", TARGETS)
+@for_all("form", [*NARROW, "float32"])
 def test_a_long_stream_reaches_the_peak(target, form):
     device = Device(target)
     device.issue("nc_matmul", *operands(device, form=form))
@@ -73,8 +74,8 @@ def test_a_long_stream_reaches_the_peak(target, form):
         assert peak / 1000 == pytest.approx(it.peak_tflops[form], rel=0.02)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("n", "cycles"), [(1, 64), (57, 64), (58, 65), (512, 519)])
+@for_all("target", TARGETS)
+@for_all("n, cycles", [(1, 64), (57, 64), (58, 65), (512, 519)])
 def test_a_column_of_moving_takes_a_cycle_and_a_product_at_least_64(target, n, cycles):
     assert matmul_cycles(target, n=n) == pytest.approx(cycles)
 
@@ -86,8 +87,8 @@ def test_float32_takes_four_times_as_long(target, n, cycles):
     assert matmul_cycles(target, n=n, form="float32") == pytest.approx(cycles)
 
 
-@pytest.mark.parametrize(
-    ("target", "form", "cycles"),
+@for_all(
+    "target, form, cycles",
     [
         ("trn1", "float32", 2 * 512 + PASS),
         ("trn2", "float32", 4 * 512 + 2 * PASS),  # as measured
@@ -95,7 +96,7 @@ def test_float32_takes_four_times_as_long(target, n, cycles):
         *((target, "bfloat16", 519) for target in TARGETS),
     ],
 )
-@pytest.mark.parametrize("which", ["stationary", "moving"])
+@for_all("which", ["stationary", "moving"])
 def test_zeros_and_ones_halve_the_time_of_float32_where_it_was_not_measured(
     target, which, form, cycles
 ):
@@ -103,8 +104,8 @@ def test_zeros_and_ones_halve_the_time_of_float32_where_it_was_not_measured(
     assert found == pytest.approx(cycles)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("step", "cycles"), [(7, 519), (8, 2 * 512 + PASS), (9, 2 * 512 + PASS)])
+@for_all("target", TARGETS)
+@for_all("step, cycles", [(7, 519), (8, 2 * 512 + PASS), (9, 2 * 512 + PASS)])
 def test_columns_16_bytes_apart_have_half_the_rate(target, step, cycles):
     device = Device(target)
     dst, stationary, _ = operands(device)
@@ -137,9 +138,9 @@ def test_changed_weights_take_time_unless_their_load_is_hidden(target):
     assert found == pytest.approx([519 + 64, 519, 519 + 64, 519 + 64])
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("form", "step", "alike", "sectors"),
+@for_all("target", TARGETS)
+@for_all(
+    "form, step, alike, sectors",
     [
         ("bfloat16", 1, 64, 64),
         ("bfloat16", 4, 64, 128),
@@ -195,8 +196,8 @@ def test_a_stationary_tile_that_was_rewritten_is_loaded_again():
     assert columns(device, 3) == pytest.approx(519)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("rows", "free"), [(128, 128), (128, 7), (32, 128), (96, 64)])
+@for_all("target", TARGETS)
+@for_all("rows, free", [(128, 128), (128, 7), (32, 128), (96, 64)])
 def test_a_transpose_streams_the_partitions_of_its_data(target, rows, free):
     device = Device(target)
     data = device.zeros((rows, free), "bfloat16")

@@ -5,6 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.time.compiled import FORWARDED, ISSUED, compiled
 from neuroncore.time.queues import QUEUES
@@ -143,7 +144,7 @@ def moved(device):
     copied(device, tile, device.empty(SHAPE)[64:])
 
 
-@pytest.mark.parametrize(
+@for_all(
     "kernel",
     [
         *(gathered, converted, named, unread, read_in_part, joined, joined_after_a_reader),

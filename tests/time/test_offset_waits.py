@@ -4,8 +4,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
-import pytest
 from device import launched
+from every import for_all
 
 from neuroncore.time.schedule import schedule
 
@@ -154,8 +154,8 @@ USES = [
 ]
 
 
-@pytest.mark.parametrize("order", ["in-order", "scheduled", "compiled"])
-@pytest.mark.parametrize("use", USES)
+@for_all("order", ["in-order", "scheduled", "compiled"])
+@for_all("use", USES)
 def test_the_access_waits_for_its_offset(use, order):
     time = timeline(use, order)
     names = [time.program.calls[i].name for i in time.columns.call]

@@ -3,6 +3,7 @@
 import nki.isa as nisa
 import pytest
 from device import TARGETS, Device
+from every import for_all
 from published_machines import PUBLISHED
 
 TIMES, WIDTH = 400, 512
@@ -31,8 +32,8 @@ def reached(target, form, mode=None):
     return products * WARM / (begin[-1] - begin[-1 - WARM]) / 1e3
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("form", "share"), [*((f, 1) for f in ONE), ("float32", 1 / 4)])
+@for_all("target", TARGETS)
+@for_all("form, share", [*((f, 1) for f in ONE), ("float32", 1 / 4)])
 def test_one_stationary_tile_reaches_the_peak(target, form, share):
     assert 0.98 * share * PEAK[target] < reached(target, form) <= share * PEAK[target]
 

@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.report.summary import counted
 from neuroncore.time.compiled import ISSUED
@@ -78,8 +79,8 @@ def copied(*uses, kept="float32", machine="trn2", begin=0, **named):
     return device
 
 
-@pytest.mark.parametrize("uses", [(reduced,), (added,), (reduced, added)])
-@pytest.mark.parametrize("order", POLICIES)
+@for_all("uses", [(reduced,), (added,), (reduced, added)])
+@for_all("order", POLICIES)
 def test_the_older_compiler_omits_a_copy_whose_readers_may_read_psum(order, uses):
     timeline = in_order(copied(*uses), order)
     left_out = order == "compiled"
@@ -93,8 +94,8 @@ def test_the_older_compiler_omits_a_copy_whose_readers_may_read_psum(order, uses
         assert timeline.begin[2] == pytest.approx(timeline.end[0] + sync)
 
 
-@pytest.mark.parametrize(
-    ("uses", "how"),
+@for_all(
+    "uses, how",
     [
         ((), {}),
         ((stored,), {}),

@@ -6,6 +6,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, issue_ns
+from every import for_all
 
 from neuroncore import machine
 from neuroncore.time.queues import QUEUES
@@ -76,8 +77,8 @@ def shared_with_gpsimd(target, issue):
     return (both - [gpsimd, own]) / shorter
 
 
-@pytest.mark.parametrize("length", [50, 600, 4000])
-@pytest.mark.parametrize("target", TARGETS)
+@for_all("length", [50, 600, 4000])
+@for_all("target", TARGETS)
 def test_vector_and_gpsimd_share_a_port_of_sbuf(target, length):
     """While both work, each takes twice as long, so each is delayed by the time of the shorter
     one."""
@@ -229,8 +230,8 @@ def test_instructions_on_one_engine_wait_for_results_too():
     assert timeline.end[0] > timeline.busy[0]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "waiting"),
+@for_all(
+    "first, second, waiting",
     [
         (np.s_[:, 0:512], np.s_[:, 512:1024], False),
         (np.s_[:, 0:513], np.s_[:, 512:1024], True),
@@ -244,7 +245,7 @@ def test_instructions_on_one_engine_wait_for_results_too():
         (np.s_[:, 0:8], np.s_[:, 0:8], True),
     ],
 )
-@pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
+@for_all("buffer", ["sbuf", "hbm"])
 def test_parts_of_a_tensor_wait_if_they_share_bytes(first, second, waiting, buffer):
     """A write of one part is followed by a read of another."""
     device = Device()
@@ -332,8 +333,8 @@ def test_loads_run_ahead_while_there_is_space(target):
     assert timeline.begin[0::3] == pytest.approx(issue * np.arange(8))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("fit", [1, 2, 3])
+@for_all("target", TARGETS)
+@for_all("fit", [1, 2, 3])
 def test_as_many_loads_run_ahead_as_tiles_fit(target, fit):
     """One tile takes nearly a third, half or all of SBUF; two tiles of a half are two buffers."""
     device = Device(target)
@@ -415,8 +416,8 @@ def test_space_that_a_result_got_by_a_spill_is_not_available_again():
     assert (made[2:] > used[:-2]).all() and (made[1:] < used[:-1]).all()
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("banks", [4, 8, 2])
+@for_all("target", TARGETS)
+@for_all("banks", [4, 8, 2])
 def test_sums_wait_for_psum_to_be_emptied(target, banks):
     device = Device(target)
     fit = device.core.machine.psum.banks // banks
@@ -457,9 +458,9 @@ def activate(device, op):
     device.issue("activation", device.empty((2, 256)), op, device.zeros((2, 256)))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("functions", "reloads"),
+@for_all("target", TARGETS)
+@for_all(
+    "functions, reloads",
     [
         ([nl.exp], [1]),
         ([nl.exp] * 4, [1, 0, 0, 0]),

@@ -7,6 +7,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import launched
+from every import for_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,8 +78,8 @@ def meet_over_sbuf(x, before):
     return out
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@for_all("order", ORDERS)
+@for_all("target", ["trn2", "trn3"])
 def test_a_wait_at_a_barrier_is_not_prolonged_by_other_instructions(order, target):
     for timeline in timed(meet_over_sbuf, (40, 0), order=order, target=target):
         (barrier,) = named(timeline, "core_barrier")
@@ -86,8 +87,8 @@ def test_a_wait_at_a_barrier_is_not_prolonged_by_other_instructions(order, targe
         assert timeline.begin[scalar[-1]] >= timeline.end[barrier] > 20_000
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@for_all("order", ORDERS)
+@for_all("target", ["trn2", "trn3"])
 def test_a_barrier_ends_when_the_later_core_arrives(order, target):
     one, other = timed(meet, (40, 3), order=order, target=target)
     (i,), (j,) = named(one, "core_barrier"), named(other, "core_barrier")
@@ -100,8 +101,8 @@ def test_a_barrier_ends_when_the_later_core_arrives(order, target):
     assert alone.end[j] < other.end[j]
 
 
-@pytest.mark.parametrize("engine", [nisa.engine.gpsimd, nisa.engine.vector, nisa.engine.scalar])
-@pytest.mark.parametrize("order", ORDERS)
+@for_all("engine", [nisa.engine.gpsimd, nisa.engine.vector, nisa.engine.scalar])
+@for_all("order", ORDERS)
 def test_the_engine_of_a_barrier_is_idle_meanwhile(order, engine):
     _, other = timed(meet, (40, 3), 5, 1, engine, order=order)
     (barrier,) = named(other, "core_barrier")

@@ -10,6 +10,7 @@ import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, launched
+from every import for_all
 from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
@@ -70,8 +71,8 @@ def begins_at_once(device, order):
     return bool(in_order(device, order).begin[-1] == 0)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("count", [0, 1, 2, 127, 128])
+@for_all("order", ORDERS)
+@for_all("count", [0, 1, 2, 127, 128])
 def test_an_engine_looks_as_far_ahead_as_its_window(order, count):
     assert begins_at_once(blocked(count), order) is (POLICIES[order].window > count)
 
@@ -104,8 +105,8 @@ def test_no_order_helps_if_each_instruction_needs_the_previous_one(target):
         assert np.array_equal(timeline.end, first.end)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 127, 128])
+@for_all("order", ORDERS)
+@for_all("count", [0, 1, 15, 16, 127, 128])
 def test_transfers_have_a_separate_window(order, count):
     """This many stores wait for their data, and one does not."""
     device = Device()
@@ -130,8 +131,8 @@ def test_a_short_transfer_overtakes_a_long_one_unless_rings_are_in_order(order):
         assert timeline.done[1] < timeline.done[0] / 2
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 127, 128])
+@for_all("order", ORDERS)
+@for_all("count", [0, 1, 2, 15, 16, 127, 128])
 def test_instructions_that_read_nothing_are_moved_up_from_further_behind(order, count):
     assert begins_at_once(blocked(count, "memset"), order) is (POLICIES[order].reach > count)
 
@@ -148,15 +149,15 @@ def copies(count, engine=None, buffers=("sbuf", "sbuf"), target="trn2"):
     return device
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("engine", [VECTOR, SCALAR, GPSIMD])
+@for_all("order", ORDERS)
+@for_all("engine", [VECTOR, SCALAR, GPSIMD])
 def test_a_copy_stays_on_the_engine_that_the_kernel_names(order, engine):
     (name,) = set(engines(in_order(copies(30, engine), order)))
     assert name.lower() == engine.name
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("buffers", [("sbuf", "sbuf"), ("sbuf", "psum"), ("psum", "sbuf")])
+@for_all("target", TARGETS)
+@for_all("buffers", [("sbuf", "sbuf"), ("sbuf", "psum"), ("psum", "sbuf")])
 def test_the_older_compiler_distributes_copies_that_name_no_engine(target, buffers):
     device = copies(30, buffers=buffers, target=target)
     for order in ("in-order", "scheduled"):
@@ -326,8 +327,8 @@ def test_each_api_has_the_order_of_its_compiler(kernel, order):
     assert program.order == timeline.order == order
 
 
-@pytest.mark.parametrize("kernel", [today, before])
-@pytest.mark.parametrize("order", ORDERS)
+@for_all("kernel", [today, before])
+@for_all("order", ORDERS)
 def test_options_take_precedence_over_the_order_of_the_api(kernel, order):
     assert launched(kernel, FEW, order=order).core.program.order == order
 
@@ -353,8 +354,8 @@ def test_a_record_keeps_its_order(order, tmp_path):
     assert np.array_equal(again.queue, in_order(device, order).queue)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("written_by_hardware", [False, True])
+@for_all("order", ORDERS)
+@for_all("written_by_hardware", [False, True])
 def test_an_empty_program_has_an_order(order, written_by_hardware):
     program = Program()
     program.dge = written_by_hardware

@@ -2,8 +2,8 @@
 
 import nki.isa as nisa
 import nki.language as nl
-import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
@@ -32,9 +32,9 @@ def load_twice(between, rewritten=False, overwritten=False, dtype="float32"):
     return device
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    ("between", "how", "repeats"),
+@for_all("order", ORDERS)
+@for_all(
+    "between, how, repeats",
     [
         (0, {}, True),
         (500, {}, True),

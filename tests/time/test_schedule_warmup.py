@@ -7,6 +7,7 @@ import nki.isa as nisa
 import numpy as np
 import pytest
 from device import Device
+from every import for_all
 
 from neuroncore.capture import estimate
 from neuroncore.report import clock
@@ -31,9 +32,9 @@ def timed(device, phase=0.74, order="in-order"):
     return schedule(device.core.program, it, order)
 
 
-@pytest.mark.parametrize("order", POLICIES)
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize(("phase", "slow"), [(0.0, 1.0), (0.2, 0.8), (0.3, 1.7), (0.75, 1.25)])
+@for_all("order", POLICIES)
+@for_all("target", ["trn2", "trn3"])
+@for_all("phase, slow", [(0.0, 1.0), (0.2, 0.8), (0.3, 1.7), (0.75, 1.25)])
 def test_steady_work_is_slow_until_enough_rows_moved_in_a_window(order, target, phase, slow):
     """The rest of the first window is long enough for 3,072 rows at half clock if the phase is at
     most 1/4; otherwise one more window is slow."""
