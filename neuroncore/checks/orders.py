@@ -22,7 +22,7 @@ from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
 from neuroncore.base.units import plural
-from neuroncore.checks.races import LaunchAccesses, Race, launch_of, races
+from neuroncore.checks.races import INDEXED, LaunchAccesses, Race, launch_of, races
 from neuroncore.checks.uses import Uses, conflicts
 from neuroncore.machine.world import World
 from neuroncore.record.program import Program, Record
@@ -229,9 +229,9 @@ class Iterations:
         if self.untried:
             return self.untried
         return (
-            f"{_outcome(self.finding)} in {_orders(self.tried)} of iterations, in which "
-            f"{self.moved} of {self.among} iterations of parallel loops changed places (additions "
-            "to one sum kept their order)"
+            f"{_outcome(self.finding)} in {plural(self.tried, 'other order')} of iterations, in "
+            f"which {self.moved} of {self.among} iterations of parallel loops changed places "
+            "(additions to one sum kept their order)"
         )
 
 
@@ -239,13 +239,15 @@ class Iterations:
 class Orders:
     """The result of running the cores in other orders: the number of replays (`tried`), of races
     (`open`), and of races whose accesses were reversed in at least one replay (`reversed`).
-    `finding` is a difference of the results, for other orders of cores or of iterations."""
+    `finding` is a difference of the results, for other orders of cores or of iterations.
+    `indexed`: cores access shared data through an index (`SharedBoxes.indexed`)"""
 
     tried: int
     open: int
     reversed: int
     finding: Finding | None
     iterations: Iterations = Iterations()
+    indexed: bool = False
 
     def __str__(self) -> str:
         parts = [str(self.iterations)] if self.iterations.among else []
@@ -253,17 +255,15 @@ class Orders:
             parts.insert(
                 0,
                 f"{_outcome(self.finding if not self.iterations.finding else None)} in "
-                f"{_orders(self.tried)} of the cores, in which {self.reversed} of {self.open} "
-                "pairs of accesses without a defined order were reversed",
+                f"{plural(self.tried, 'other order')} of the cores, in which {self.reversed} of "
+                f"{self.open} pairs of accesses without a defined order were reversed",
             )
+        if self.indexed:
+            parts.append(INDEXED if parts else f"{INDEXED}; nothing else can be reordered")
         return "; ".join(parts) or (
             "nothing can be reordered: all data that cores share is synchronized, and no loop is "
             "parallel"
         )
-
-
-def _orders(tried: int) -> str:
-    return plural(tried, "other order")
 
 
 def _outcome(finding: Finding | None) -> str:
@@ -288,9 +288,9 @@ def compare_orders(record: Record, count: int) -> Orders:
 
 def _of_cores(record: Record, world: World, count: int) -> Orders:
     launch = launch_of([*map(Uses, record.programs)], world)
-    pairs = list(islice(races(launch), MOST_RACES))
+    pairs, indexed = list(islice(races(launch), MOST_RACES)), launch.shared.indexed
     if not pairs:
-        return Orders(0, 0, 0, None)
+        return Orders(0, 0, 0, None, indexed=indexed)
     expected, usual_order = _replayed(record, _ByPriority([0] * len(record.programs)))
     usual = _later(pairs, usual_order, launch)
     reversed_once = np.zeros(len(pairs), np.bool_)
@@ -301,8 +301,9 @@ def _of_cores(record: Record, world: World, count: int) -> Orders:
         differing = _differing(expected, results)
         if differing:
             finding = _cores_finding(differing, pairs, flipped, usual_order, launch)
-            return Orders(number + 1, len(pairs), int(reversed_once.sum()), finding)
-    return Orders(count, len(pairs), int(reversed_once.sum()), None)
+            reversed_pairs = int(reversed_once.sum())
+            return Orders(number + 1, len(pairs), reversed_pairs, finding, indexed=indexed)
+    return Orders(count, len(pairs), int(reversed_once.sum()), None, indexed=indexed)
 
 
 def _of_iterations(record: Record, count: int) -> Iterations:

@@ -124,6 +124,11 @@ class HappensBefore:
         return bool(behind_other and self._behind[first][first_segment][second] <= second_segment)
 
 
+# what a report says if an access through an index was left out
+INDEXED = (
+    "accesses through an index to data that cores share are not compared, because their place is "
+    "known only at run time"
+)
 MOST_RUNS = 1 << 18  # accesses with more runs of adjacent bytes are not compared
 
 
@@ -157,7 +162,8 @@ class SharedBoxes:
     `box`: row k contains the bounds of box k: [row, row_end, byte, byte_end]
     `pattern`: element k is the number of the pattern of box k; -1 if box k fills its bounds
     `start`: element k is the first byte of pattern k
-    `form`: element k is the index of pattern k's form (`SharedSpot`) in `forms`"""
+    `form`: element k is the index of pattern k's form (`SharedSpot`) in `forms`
+    `indexed`: an access through an index was left out"""
 
     area: list[Array] = field(default_factory=list)
     box: list[Array] = field(default_factory=list)
@@ -167,6 +173,7 @@ class SharedBoxes:
     forms: dict[Form, int] = field(default_factory=dict)
     spots: list[SharedSpot] = field(default_factory=list)
     accesses: list[list[Access]] = field(default_factory=list)
+    indexed: bool = False
 
     def near(self) -> tuple[Array, Array]:
         """Return the pairs of boxes that overlap, as two arrays with the numbers of the first and
@@ -223,8 +230,9 @@ def shared(
         windows = uses_of_core.program.windows()
         first = _first_windows(uses_of_core)
         is_fixed = windows.offset[first] != ANYWHERE
-        kept = np.flatnonzero(np.isin(uses_of_core.program.box_table()[:, 0], wanted) & is_fixed)
-        number = boxes.enter(uses_of_core, kept)
+        is_shared = np.isin(uses_of_core.program.box_table()[:, 0], wanted)
+        boxes.indexed |= bool((is_shared & ~is_fixed).any())
+        number = boxes.enter(uses_of_core, np.flatnonzero(is_shared & is_fixed))
         for thread, thread_of_core in enumerate(among):
             if thread_of_core.core == core:
                 accesses_memory = _does(uses_of_core, world.core(core)) & _within(

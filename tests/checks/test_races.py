@@ -255,6 +255,25 @@ def test_another_order_of_the_cores(x, barriers, differs):
         assert "nothing can be reordered" in str(found)
 
 
+@nki.jit
+def at_an_index(x, rows, shared_too):
+    """Each core writes the 8 rows of the result from rows[core] on."""
+    core, out = nl.program_id(0), nl.ndarray((64, x.shape[1]), x.dtype, buffer=nl.shared_hbm)
+    tile, row = nl.load(x[:8]), nl.load(rows[core : core + 1].reshape((1, 1)))
+    if shared_too:
+        nl.store(out[40:48], tile)
+    nisa.dma_copy(dst=out.ap([[x.shape[1], 8], [1, x.shape[1]]], scalar_offset=row), src=tile)
+    return out
+
+
+@pytest.mark.parametrize("shared_too", [False, True])
+def test_accesses_through_an_index_are_not_called_synchronized(x, shared_too):
+    run = neuroncore.run(at_an_index[2], x, np.array([0, 7], np.int32), shared_too)
+    told = str(run.orders(2))
+    assert "synchronized" not in told and "accesses through an index" in told
+    assert ("nothing else can be reordered" in told) != shared_too
+
+
 def test_an_open_order_without_an_effect_has_no_finding(x):
     found = neuroncore.run(each_writes_its_own_number[2], np.concatenate([x[:ROWS]] * 2)).orders(3)
     assert (found.tried, found.open, found.reversed, found.finding) == (3, 1, 1, None)
