@@ -215,7 +215,7 @@ def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors
 
 
 def _text(scored: TableScore, by: Sequence[str]) -> Iterator[str]:
-    yield f"{'estimate':>12} {'measured':>12} {'ratio':>6}   us"
+    yield f"{'estimate, us':>12} {'measured, us':>12} {'ratio':>6}"
     for p in (*scored.points, *scored.asserted):
         yield f"{p.estimated_us:12.2f} {p.measured_us:12.2f} {p.ratio:6.2f}   {_named(p)}"
     yield ""

@@ -314,7 +314,7 @@ def test_the_text_has_the_same_figures(capsys, folder):
     assert score(folder / "t.csv", "--records", folder, "--recorder", folder / "none.py") == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
-    assert lines[0].split()[:3] == ["estimate", "measured", "ratio"]
+    assert lines[0].split() == ["estimate,", "us", "measured,", "us", "ratio"]
     assert "1.00   R1 trn2 copies" in lines[1]
     assert lines[2].endswith("R4 trn2 copies (spilled)")
     (told,) = (line.split() for line in lines if line.endswith(" all"))
