@@ -50,7 +50,17 @@ class ReorderWindows(NamedTuple):
     `ready`, `why`: ready[q, k] is the time at which entry k is ready, and why[q, k] the dependency
         that ends last
     `choice`, `soonest`: choice[q] is the entry that can begin soonest, at the time soonest[q]
-    `stale`: stale[q] is True if choice[q] and soonest[q] are out of date"""
+    `stale`: stale[q] is True if choice[q] and soonest[q] are out of date
+
+    If there are several cores, a binary tree finds the queue that can begin soonest. The time of a
+    search then grows with the logarithm of the number of cores:
+
+    `first`: first[n] is the queue that can begin soonest among the cores below node n; -1 for none.
+        Node 1 is the root. Node n has the children 2 * n and 2 * n + 1. Core c is the leaf
+        first.shape[0] // 2 + c.
+    `changed`: the cores that have stale queues. changed[0] is their number, and the cores follow.
+        A single core is always listed.
+    `listed`: listed[c] is True if core c is in `changed`"""
 
     allowed: Array
     reached: Array
@@ -67,6 +77,9 @@ class ReorderWindows(NamedTuple):
     choice: Array
     soonest: Array
     stale: Array
+    first: Array
+    changed: Array
+    listed: Array
 
 
 def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
@@ -89,7 +102,7 @@ def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
 
 def _windows(work: Work, queues: Queues) -> ReorderWindows:
     count, room = len(queues.limits), 2 * int(queues.limits[:, :2].max())
-    begin = queues.start[:-1].astype(np.int64)
+    begin, cores = queues.start[:-1].astype(np.int64), count // work.previous.shape[1]
     return ReorderWindows(
         allowed=begin + queues.limits[:, 1],
         reached=begin.copy(),
@@ -106,6 +119,9 @@ def _windows(work: Work, queues: Queues) -> ReorderWindows:
         choice=np.zeros(count, np.int64),
         soonest=np.zeros(count),
         stale=np.ones(count, np.bool_),
+        first=buffers.filled((2 << (cores - 1).bit_length(),), -1, np.int32),
+        changed=np.append(np.int32(cores), np.arange(cores, dtype=np.int32)),
+        listed=np.ones(cores, np.bool_),
     )
 
 
@@ -127,15 +143,44 @@ def _run(
 def _choose(
     windows: ReorderWindows, units: Units, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> int:
-    """Return the queue that can begin an instruction first; -1 if none can."""
-    best, best_time = -1, np.inf
-    for q in range(windows.low.shape[0]):
-        if windows.stale[q]:
-            _let_in(q, windows, work, queues, core, end)
-            _look(q, windows, units.free[q])
-        if windows.soonest[q] < best_time:
-            best, best_time = q, windows.soonest[q]
-    return best
+    """Return the queue that can begin an instruction first; -1 if none can. If several queues can
+    begin at the same time, the first of them is chosen."""
+    each, first, best = work.previous.shape[1], windows.first, -1
+    for n in range(1, windows.changed[0] + 1):
+        number, best, best_time = windows.changed[n], -1, np.inf
+        for q in range(number * each, (number + 1) * each):
+            if windows.stale[q]:
+                _let_in(q, windows, work, queues, core, end)
+                _look(q, windows, units.free[q])
+            if windows.soonest[q] < best_time:
+                best, best_time = q, windows.soonest[q]
+        node = first.shape[0] // 2 + number
+        if node > 1:  # one of several cores
+            first[node], windows.listed[number] = best, False
+            _climb(node, first, windows.soonest)
+    if first.shape[0] > 2:
+        best, windows.changed[0] = first[1], 0
+    return int(best)
+
+
+@borrowing
+def _climb(node: Any, first: Array, soonest: Array) -> None:
+    """Update the nodes above a node of the tree `first`."""
+    while node > 1:
+        node //= 2
+        left, right = first[2 * node], first[2 * node + 1]
+        later = left < 0 or (right >= 0 and soonest[right] < soonest[left])
+        first[node] = right if later else left
+
+
+@borrowing
+def _outdate(q: Any, windows: ReorderWindows, each: Any) -> None:
+    """Note that queue q has changed. Each core has `each` queues."""
+    windows.stale[q] = True
+    if windows.first.shape[0] > 2 and not windows.listed[q // each]:
+        windows.listed[q // each] = True
+        windows.changed[0] += 1
+        windows.changed[windows.changed[0]] = q // each
 
 
 @borrowing
@@ -183,7 +228,7 @@ def _settle(
         _to_the_front(q, windows)
     k, low = windows.high[q], windows.low[q]
     windows.high[q] += 1
-    windows.stale[q] = True
+    _outdate(q, windows, work.previous.shape[1])
     while k > low and windows.place[q, k - 1] > place:
         _move(q, k - 1, k, windows)
         k -= 1
@@ -263,6 +308,7 @@ def _begin(
     free = windows.ready[q, k] >= units.free[q]
     times.cause[i] = windows.why[q, k] if free else OWN_QUEUE
     _take_out(q, k, work.fresh[i], windows)
+    _outdate(q, windows, work.previous.shape[1])
     if work.early[i] > 0.0:  # this part of its work was done while it waited for its data
         work.busy[i] -= min(work.early[i], time - units.free[q])
     number, unit = divmod(q, work.previous.shape[1])
@@ -273,7 +319,7 @@ def _begin(
         longer = shared(i, units.sharing[rival], time, work.busy, times)
         if longer > 0.0:
             units.free[rival] += longer
-            windows.stale[rival] = True
+            _outdate(rival, windows, work.previous.shape[1])
             _look_again(number, time, windows, work, queues, core, times.end)
         units.sharing[q] = i
     units.free[q] = time + work.busy[i]
@@ -297,7 +343,6 @@ def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
         windows.low[q] = windows.high[q] = 0
     windows.allowed[q] += 1
     windows.held[q] -= not fresh
-    windows.stale[q] = True
 
 
 @borrowing
@@ -318,7 +363,7 @@ def _look_again(
             if windows.ready[q, k] > time:
                 i = queues.order[windows.place[q, k]]
                 windows.ready[q, k], windows.why[q, k] = _ready(i, work.first[i], work, core, end)
-                windows.stale[q] = True
+                _outdate(q, windows, each)
 
 
 @borrowing
