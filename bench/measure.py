@@ -114,3 +114,10 @@ def spent(program: list[str], **variables: str) -> float:
 def _children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def status(field: str) -> int:
+    """Return a field of /proc/self/status in bytes (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(field + ":"))
+    return int(line.split()[1]) << 10

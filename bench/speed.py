@@ -3,7 +3,7 @@
 Each line has the measured value and the required limit (`limit`). A value is a ratio: the least CPU
 times of two programs that are measured alternately (`measure`). Kernels are recorded, as by
 default. The exit code is 0 if all limits are met. The groups of lines are: issuing, starting,
-running, clauses, chain, matmul, numpy, recorded, memory.
+running, clauses, chain, matmul, numpy, recorded, memory, scheduling.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from measure import alone, describe, least
+from measure import alone, describe, least, status
 
 if __name__ == "__main__":
     alone()
@@ -36,6 +36,7 @@ from issuing import Line
 from issuing import lines as issuing_lines
 from neuroncore.kernels import ch01_add, ch02_softmax, ch03_rmsnorm, ch07_attention
 from running import lines as running_lines
+from scheduling import lines as scheduling_lines
 from starting import lines as starting_lines
 
 from neuroncore.base.options import Options
@@ -165,13 +166,6 @@ def measure_memory() -> None:
     print(held, status("VmHWM"), a_t.nbytes + b.nbytes + c.nbytes)
 
 
-def status(field: str) -> int:
-    """Return a field of /proc/self/status in bytes (Linux)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(field + ":"))
-    return int(line.split()[1]) << 10
-
-
 def main() -> int:
     if "--memory" in sys.argv:
         measure_memory()
@@ -188,6 +182,7 @@ def main() -> int:
         "numpy": lambda: numpy_lines(rng),
         "recorded": lambda: record_lines(rng),
         "memory": memory_lines,
+        "scheduling": scheduling_lines,
     }
     chosen = sys.argv[1:] or list(rooms)
     if unknown := set(chosen) - rooms.keys():

@@ -12,7 +12,7 @@ strides and format) and the offset of the first element."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -25,12 +25,13 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import MOST, Geometry
 from neuroncore.record import loops as native
-from neuroncore.record.columns import Area, Storages, Windows, owners
+from neuroncore.record.columns import Area, Columns, Storages, Windows, copied, owners
 
 Array = npt.NDArray[Any]
 
 EXACT_PAIRS = 2000  # if there are more pairs of strided accesses, none is compared byte by byte
 EXACT_BYTES = 1 << 16  # the size of the largest access that is compared byte by byte
+LONG = 1 << 22  # programs with at least this many rows free their tables (`Program.free_tables`)
 MANY = 256  # if an area has more boxes than this, their order matters for speed
 
 
@@ -299,7 +300,8 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     small = max(largest, storages.number.max(initial=0)) < 1 << 31
     fields = np.empty((count, native.OWN_FORM + 1), np.int32 if small else np.int64)
     fields[:, 0] = storages.areas()[storages.of_window]
-    native.extents.over(count)(windows.geometry, windows.offset, table, fields)
+    geometry = windows.geometry.astype(np.int32, copy=False)  # a file has other types of numbers
+    native.extents.over(count)(geometry, windows.offset, table, fields)
     shown, of_window = native.distinct(fields)
     if len(shown) < count:
         fields = fields.take(shown, axis=0)
@@ -388,3 +390,63 @@ def _pieces(boxes: Array, areas: Areas) -> Pieces:
         width=byte_end - byte,
         nbytes=(byte_end - byte) * (row_end - row),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of a program that are derived from its rows."""
+
+    columns: Columns  # their operands are windows
+    windows: Windows
+    storages: Storages
+    geometries: Sequence[Geometry]
+    from_rows: bool = False  # whether the rows of the program have these windows and no others
+    results: dict[str, Any] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def users(self) -> Array:
+        """The number of the instruction that uses each operand."""
+        return owners(self.columns.start)
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        return boxes(self.windows, self.geometries, self.storages)
+
+    @cached_property
+    def boxed(self) -> Columns:
+        """The columns, with boxes as operands instead of windows."""
+        if len(self.boxes.table) == len(self.windows.storage):
+            return self.columns  # window n is box n, because boxes have the order of windows
+        return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
+
+    def with_columns(self, columns: Columns) -> Tables:
+        """Return the tables for other rows on the same windows, with the same boxes."""
+        tables = replace(self, columns=columns)
+        vars(tables)["boxes"] = self.boxes
+        if columns.operands is self.columns.operands:
+            vars(tables)["boxed"] = replace(columns, operands=self.boxed.operands)
+        return tables
+
+    def copied(self, chosen: Array) -> Tables:
+        """Return tables in which the operands that `chosen` flags use copies of their tensors."""
+        columns, windows = self.columns, self.windows
+        moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
+        operands = columns.operands.copy()
+        operands[chosen] = len(windows.storage) + of_operand
+        all_windows, all_storages = copied(self.storages, windows, self.geometries, moved)
+        columns = replace(columns, operands=operands)
+        return Tables(columns, all_windows, all_storages, self.geometries)
+
+    @cached_property
+    def areas(self) -> dict[int, Area]:
+        """The Area of each storage, by its number."""
+        kinds = map(self.storages.kinds.__getitem__, self.storages.kind.tolist())
+        return dict(zip(self.storages.number.tolist(), kinds, strict=True))
+
+
+class KeptColumns(NamedTuple):
+    """The tables that remain of a `Tables` when its windows, storages and boxes are freed."""
+
+    columns: Columns
+    boxed: Columns
+    results: dict[str, Any]

@@ -54,9 +54,9 @@ class Columns:
 
     def __post_init__(self) -> None:
         """Keep numbers in 32 bits, so that loops are compiled for one type of numbers only. Raises
-        OverflowError for a number that does not fit. No record has so many calls, lines, windows or
-        values."""
-        for name in ("call", "line", "operands", "values"):
+        OverflowError for a number that does not fit. No record has so many calls, lines, operands
+        or values."""
+        for name in ("call", "line", "start", "operands", "values"):
             column = getattr(self, name)
             if column.dtype is not INT32:
                 narrow = column.astype(INT32)
@@ -179,7 +179,7 @@ def apart(
     position is only known at run time (`Data.offsets`)."""
     call, line, values = np.empty((3, count), INT32)
     operands: list[Array] = []
-    start, windows = np.zeros(count + 1, np.int64), list[Array]()
+    start, windows = np.zeros(count + 1, INT32), list[Array]()
     kinds, row, known = (tiles_of(calls), valued(calls)), 0, 0
     for block in written.blocks():
         words = np.frombuffer(block, WORD)
@@ -200,8 +200,8 @@ def apart(
 
 
 def _windows(fields: Array, moved: Array) -> Windows:
-    storage, geometry, offset = fields.T.copy()
-    moving = buffers.filled(offset.shape, -1, np.int64)
+    (storage, offset), geometry = fields.T[::2].copy(), fields[:, 1].astype(INT32)
+    moving = buffers.filled(offset.shape, -1, INT32)
     if len(moved):
         moves = (offset >= MOVING).nonzero()[0]
         moving[moves] = offset[moves] - MOVING

@@ -13,7 +13,6 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -29,7 +28,7 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.record.boxes import Boxes, boxes
+from neuroncore.record.boxes import LONG, Boxes, KeptColumns, Tables
 from neuroncore.record.columns import (
     ANYWHERE,
     MOVING,
@@ -39,10 +38,8 @@ from neuroncore.record.columns import (
     Windows,
     Written,
     apart,
-    copied,
     inside,
     joined,
-    owners,
     parted,
     parted_windows,
     restored,
@@ -55,57 +52,6 @@ from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapp
 Array = npt.NDArray[Any]
 ASSIGNED = re.compile(r"\s*(\w+) = ")
 PACKED = 1 << 18  # rows that are compressed together
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """Tables that are derived from the rows when the program is read."""
-
-    columns: Columns  # their operands are windows
-    windows: Windows
-    storages: Storages
-    geometries: Sequence[Geometry]
-    results: dict[str, Any] = field(default_factory=dict, init=False)
-
-    @cached_property
-    def users(self) -> Array:
-        """The number of the instruction that uses each operand."""
-        return owners(self.columns.start)
-
-    @cached_property
-    def boxes(self) -> Boxes:
-        return boxes(self.windows, self.geometries, self.storages)
-
-    @cached_property
-    def boxed(self) -> Columns:
-        """The columns, with boxes as operands instead of windows."""
-        if len(self.boxes.table) == len(self.windows.storage):
-            return self.columns  # window n is box n, because boxes have the order of windows
-        return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
-
-    def with_columns(self, columns: Columns) -> _Read:
-        """Return the tables for other rows on the same windows, with the same boxes."""
-        tables = replace(self, columns=columns)
-        vars(tables)["boxes"] = self.boxes
-        if columns.operands is self.columns.operands:
-            vars(tables)["boxed"] = replace(columns, operands=self.boxed.operands)
-        return tables
-
-    def copied(self, chosen: Array) -> _Read:
-        """Return tables in which the operands that `chosen` flags use copies of their tensors."""
-        columns, windows = self.columns, self.windows
-        moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
-        operands = columns.operands.copy()
-        operands[chosen] = len(windows.storage) + of_operand
-        all_windows, all_storages = copied(self.storages, windows, self.geometries, moved)
-        columns = replace(columns, operands=operands)
-        return replace(self, columns=columns, windows=all_windows, storages=all_storages)
-
-    @cached_property
-    def areas(self) -> dict[int, Area]:
-        """The Area of each storage, by its number."""
-        kinds = map(self.storages.kinds.__getitem__, self.storages.kind.tolist())
-        return dict(zip(self.storages.number.tolist(), kinds, strict=True))
 
 
 class Program:
@@ -137,7 +83,8 @@ class Program:
         self.geometries: list[Geometry] = []  # the geometries of windows, by number
         self.numbers = Numbers(self.geometries)
         self._line_index: Sites[int] = Sites(sys.maxsize)
-        self._read: _Read | None = None
+        self._read: Tables | None = None
+        self._kept: KeptColumns | None = None
         self._lines_at: dict[str, list[int]] = {}  # the first `_lines_known` lines, by source line
         self._lines_known = 0
 
@@ -261,7 +208,8 @@ class Program:
 
     def columns(self) -> Columns:
         """Return the rows as columns, with boxes as operands."""
-        return self._reading().boxed
+        kept = self._kept_columns() if self._read is None else None
+        return kept.boxed if kept else self._reading().boxed
 
     def box_table(self) -> Array:
         """Return the table of distinct boxes. Each row has the fields of a Box, in order."""
@@ -333,13 +281,29 @@ class Program:
         """The Area of each storage, by its number."""
         return self._reading().areas
 
-    def _reading(self) -> _Read:
+    def _reading(self) -> Tables:
         """Return the tables that are derived from the rows. They are made again after changes."""
         if self._read is None or len(self._read.columns.call) != len(self):
             columns, windows = apart(self.rows, self.count, self.calls, self.data.offsets())
             used = storages(windows, self.geometries, self.births.since(), self.names, self.calls)
-            self._read = _Read(columns, windows, used, self.geometries)
+            self._read = Tables(columns, windows, used, self.geometries, from_rows=True)
+            if kept := self._kept_columns():
+                self._read = replace(self._read, columns=kept.columns)
+                vars(self._read).update(boxed=kept.boxed, results=kept.results)
         return self._read
+
+    def _kept_columns(self) -> KeptColumns | None:
+        """Return the columns that `free_tables` has kept; None if rows were added since then."""
+        kept = self._kept
+        return kept if kept and len(kept.columns.call) == len(self) else None
+
+    def free_tables(self) -> None:
+        """If the record is long, free its tables of windows, storages and boxes until they are
+        needed again. They are then made again from the rows, with the same numbers. Columns are
+        kept."""
+        read = self._read
+        if read is not None and read.from_rows and len(self) >= LONG:
+            self._kept, self._read = KeptColumns(read.columns, read.boxed, read.results), None
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
         """Return a program on the same windows in which instruction i has the Call
@@ -372,7 +336,7 @@ class Program:
         )
         varied.calls, varied.geometries = [*self.calls, *calls], geometries
         varied.count = len(columns.call)
-        varied._read = _Read(columns, windows, storages_used, geometries)
+        varied._read = Tables(columns, windows, storages_used, geometries)
         varied.data = copy.copy(self.data)
         marks = self.data.marks()
         marks[:, 0] = begin[marks[:, 0]]
@@ -435,7 +399,7 @@ class Program:
         windows = Windows(*(saved[name] for name in Windows._fields))
         storages_used = restored(number, kind, kinds, windows)
         self.count = self.limit = self.room = len(columns.call)
-        self._read = _Read(columns, windows, storages_used, self.geometries)
+        self._read = Tables(columns, windows, storages_used, self.geometries)
         for name in PAIRS:
             column: array[int] = getattr(self, f"_{name}")
             column.frombytes(saved[name].astype(column.typecode).tobytes())

@@ -122,7 +122,7 @@ def compiled(
     calls; then the compiler must only reorder."""
     order, no_instruction = order or program.order, buffers.filled((len(program),), -1, np.int32)
     policy, written = policy_of(program, order), program
-    program, heads = _merged(written, machine, policy, like)
+    program, heads = _merged(written, machine, policy, like, no_instruction)
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
     row = table.first[columns.call]
     reads, weights = table.reads.take(row), table.weights.take(row)
@@ -140,7 +140,7 @@ def compiled(
     defines = policy.rewrites or program.loads in WAITING
     flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
     turns = _turns(program, accesses, flow, machine)
-    (fate, instead), moves = _loaded_once(program, reads, machine, policy), NO_MOVES
+    rules, moves = _loaded_once(program, reads, machine, policy), NO_MOVES
     if policy.rewrites:
         loaded, moves = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
         loaded[turns] = -1
@@ -153,7 +153,7 @@ def compiled(
         earlier = _computed_earlier(program, accesses, flow)
         repeated = np.where(loaded < 0, earlier, loaded)
         rules = {FORWARDED: sources, BYPASSED: products, REPEATED: repeated, ACCUMULATED: sums}
-        fate, instead = _fates(len(program), rules)
+    fate, instead = _fates(no_instruction, rules)
     return Compiled(
         written=written,
         program=program,
@@ -172,13 +172,14 @@ def compiled(
 
 
 def _merged(
-    program: Program, machine: Machine, policy: Policy, like: Compiled | None
+    program: Program, machine: Machine, policy: Policy, like: Compiled | None, no_heads: Array
 ) -> tuple[Program, Array]:
-    """Return the program in the order of its compiler, and `Compiled.heads` for that order."""
+    """Return the program in the order of its compiler, and `Compiled.heads` for that order.
+    `no_heads` is -1 for each instruction."""
     if like is not None:
         return like.program, like.heads
     if not policy.rewrites:
-        return program, buffers.filled((len(program),), -1, np.int32)
+        return program, no_heads
     ordered, heads = vectorized.vectorized(program, machine, policy.reach)
     copies_heads = copies.merged(ordered, machine.psum.bank_bytes)
     return ordered, np.where(copies_heads < 0, heads, copies_heads)
@@ -217,15 +218,15 @@ def _held(
 
 def _loaded_once(
     program: Program, reads: Array, machine: Machine, policy: Policy
-) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for a compiler that only reorders. Such a
-    compiler leaves out repeated loads if `Options.loads` is "once", and nothing else.
+) -> dict[int, Array]:
+    """Return the rules of `_fates` for a compiler that only reorders. Such a compiler leaves out
+    repeated loads if `Options.loads` is "once", and nothing else.
 
     `reads`: how many operands each instruction reads"""
     if policy.rewrites or program.loads != "once":
-        return _fates(len(program), {})
+        return {}
     loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
-    return _fates(len(program), {REPEATED: loaded})
+    return {REPEATED: loaded}
 
 
 def _computed_earlier(
@@ -240,14 +241,16 @@ def _computed_earlier(
     return hoisting.hoisted(program, dependencies.recomputed(work, accesses, compared, flow))
 
 
-def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions.
+def _fates(no_instruction: Array, rules: Mapping[int, Array]) -> tuple[Array, Array]:
+    """Return `Compiled.fate` and `Compiled.instead`.
 
+    `no_instruction`: -1 for each instruction
     `rules`: rules[f][i] is the instruction that replaces instruction i if its fate is f; -1 if fate
         f is not possible
 
     If an instruction has several possible fates, the last of them in `rules` is used."""
-    fate, instead = np.zeros(count, np.int8), buffers.filled((count,), -1, np.int32)
+    fate = np.zeros(len(no_instruction), np.int8)
+    instead = no_instruction.copy() if rules else no_instruction
     for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]
     return fate, instead

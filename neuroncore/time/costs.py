@@ -78,15 +78,15 @@ class CallTable:
         costs = self.costs = known.costs_of(calls, used) if known else [c.cost(used) for c in calls]
         # Transfers of HBM tensors that the kernel both writes and reads use row between[k] instead
         # of row k.
-        self.between = np.arange(len(calls))
+        self.between = np.arange(len(calls), dtype=np.int32)
         if policy.generates(machine):
             moves = np.flatnonzero([cost.transfer is not None for cost in costs])
             self.between[moves] = np.arange(len(calls), len(calls) + len(moves))
             calls += [calls[k] for k in moves.tolist()]
             generated = policy.with_strides(machine)
             costs += [calls[k].cost(generated) for k in moves.tolist()]
-        widths = np.array([len(group) for group in groups], np.int64)
-        self.last = widths.cumsum()
+        widths = np.array([len(group) for group in groups], np.int32)
+        self.last = widths.cumsum(dtype=np.int32)
         self.first = self.last - widths
         self.collectives = [c.collective for c in costs]
         names = sorted({c.table for c in costs if c.table})
@@ -105,6 +105,17 @@ class CallTable:
         self.picks_weights, self.fills_half, self.shares, self.stays, self.meets = (
             np.array(flags, np.bool_) for flags in columns[-5:]
         )
+        # the columns of a Work that have an entry for each kind, by name (`loops.work.KINDS`)
+        self.kinds = {
+            "early": np.zeros(len(rows)),
+            "latency": self.latency,
+            "lane": self.lane,
+            "lane_ns": self.lane_ns,
+            "rows": self.rows,
+            "fills_half": self.fills_half,
+            "fresh": self.reads == 0,
+            "shares": self.shares,
+        }
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
         """Return the table of the same calls on another machine, or this table if no cost differs.
@@ -160,7 +171,7 @@ class CallTable:
         `call`: call[i] is the index of the call that instruction i makes
         `semaphore_ns`: the time of a signal between engines"""
         count = len(call)
-        row, free, done = np.zeros(count, np.intp), np.zeros(len(QUEUES)), np.zeros(count)
+        row, free, done = np.zeros(count, np.int32), np.zeros(len(QUEUES)), np.zeros(count)
         instructions = native.Instructions(call, heads, runs, flow.first, flow.needs)
         choices = native.Choices(
             self.first, self.last, self.queue, self.busy, self.lane_ns, self.latency

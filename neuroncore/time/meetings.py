@@ -16,7 +16,7 @@ from neuroncore.machine import instance as instances
 from neuroncore.machine.world import World
 from neuroncore.record.program import Program
 from neuroncore.time.compiled import Compiled
-from neuroncore.time.loops.work import Work
+from neuroncore.time.loops.work import Work, own_kinds
 
 if TYPE_CHECKING:
     from neuroncore.machine.collective_time import CollectiveTime
@@ -97,18 +97,22 @@ def time_of(
     )
 
 
-def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
-    """Set the latencies of the collectives of core `number` in `work`, and let each collective wait
-    for the end of the previous collective. A collective of unknown time keeps its latency.
+def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> Work:
+    """Return `work`, the work of core `number`, with the latencies of its collectives. Let each
+    collective wait for the end of the previous collective (in `work.previous`). A collective of
+    unknown time keeps its latency.
 
     The CC-cores (processors for collectives) of a core work on one stream unless the kernel names
     another stream (the vendor's page compute-comm-overlap.rst)."""
-    before = -1
-    for i, collective in collectives(form):
+    before, placed = -1, collectives(form)
+    if placed:
+        work = work._replace(**own_kinds(work._asdict(), np.array([i for i, _ in placed])))
+    for i, collective in placed:
         time = time_of(collective, world, number, machine)
         if time is not None:
-            work.latency[i] = time.ns
+            work.latency[work.kind[i]] = time.ns
         if before >= 0:
             queue = work.queue[before]
             work.previous[i, queue] = max(work.previous[i, queue], before)
         before = i
+    return work

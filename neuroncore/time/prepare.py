@@ -22,7 +22,7 @@ from neuroncore.record.boxes import Box, Boxes
 from neuroncore.record.columns import owners
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
-from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work
+from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work, idle, own_kinds
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES, SYNC
 
 if TYPE_CHECKING:  # loaded when needed: rules of the older API's compiler, or of one source only
@@ -60,11 +60,11 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     """Return a compiled program on a machine, ready to be timed."""
     queues = _queues(form, form.queue)
     work = _work(form, machine, queues)
-    waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
+    waits = work.moves | (not form.policy.rewrites)
     sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
     psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
     if form.leaves_out:
-        _leave_out(work, form)
+        work = _leave_out(work, form)
     _block_at_barriers(work, form)
     spilled_ns = spill_ns(form.moves, machine) if len(form.moves.kind) else 0.0
     static = form.policy.rewrites and not form.policy.generates(machine)
@@ -86,7 +86,7 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
 def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
     """Return the times of each instruction, and the instructions for which it waits. The reason for
     a wait is data, or an order that the kernel or the compiler requires."""
-    table, row, program = form.table, form.row, form.program
+    row, program = form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
     if "loop-drains" in program.assume:
@@ -102,7 +102,6 @@ def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
         needs=needs,
         previous=previous,
         partner=buffers.filled(row.shape, -1, np.int32),
-        fresh=(table.reads == 0).take(row),
         **_costs(form, machine),
     )
 
@@ -110,24 +109,21 @@ def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
 def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
     """Return the columns of `Work` that depend on costs, by name. If transfers are merged, the
     first of them moves the bytes of all."""
-    table, row, early = form.table, form.row, _table_loads_ns(form, machine)
-    busy, latency = _busy(form, machine), table.latency.take(row)
-    lane, lane_ns = table.lane.take(row, axis=0), table.lane_ns.take(row)
+    table, columns = form.table, {"kind": form.row, **form.table.kinds}
+    busy = _busy(form, machine)
     if form.policy.rewrites:
-        merged = ((form.heads >= 0) & (lane[:, 0] >= 0)).nonzero()[0]
-        np.add.at(lane_ns, form.heads[merged], lane_ns[merged])
-        busy[merged] = latency[merged] = lane_ns[merged] = 0.0
-        lane[merged] = -1
-    return {
-        "busy": busy + early,
-        "early": early,
-        "latency": latency,
-        "lane": lane,
-        "lane_ns": lane_ns,
-        "rows": table.rows.take(row),
-        "fills_half": table.fills_half.take(row),
-        "shares": table.shares.take(row),
-    }
+        merged = ((form.heads >= 0) & (table.lane[:, 0] >= 0).take(form.row)).nonzero()[0]
+        columns = own_kinds(columns, np.union1d(merged, form.heads[merged]))
+        kinds, heads = columns["kind"][merged], columns["kind"][form.heads[merged]]
+        np.add.at(columns["lane_ns"], heads, columns["lane_ns"][kinds])
+        busy[merged] = columns["latency"][kinds] = columns["lane_ns"][kinds] = 0.0
+        columns["lane"][kinds] = -1
+    loads = _table_loads(form)
+    if len(loads):
+        columns = own_kinds(columns, loads)
+        columns["early"][columns["kind"][loads]] = machine.fixed.activation_table_ns
+        busy[loads] += machine.fixed.activation_table_ns
+    return {"busy": busy, **columns}
 
 
 def _busy(form: Compiled, machine: Machine) -> Array:
@@ -148,18 +144,18 @@ def _busy(form: Compiled, machine: Machine) -> Array:
     return busy_ns
 
 
-def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
-    """Return how many nanoseconds each instruction takes to load the activation table of its
-    function; 0 if the table is already loaded, or if the function needs none."""
-    table, load_ns = form.table.table.take(form.row), np.zeros(len(form.row))
-    using = ((form.queue == SCALAR) & (table >= 0)).nonzero()[0]
+def _table_loads(form: Compiled) -> Array:
+    """Return the instructions that load the activation table of their function, because another
+    table or none is loaded."""
+    uses = (form.table.table >= 0) & (form.table.queue == SCALAR)
+    using: Array = uses.take(form.row).nonzero()[0]
     if not len(using):
-        return load_ns
-    used = table[using]
+        return using
+    used = form.table.table[form.row[using]]
     changed = np.ones(len(using), np.bool_)
     changed[1:] = used[1:] != used[:-1]
-    load_ns[using[changed]] = machine.fixed.activation_table_ns
-    return load_ns
+    loads: Array = using[changed]
+    return loads
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
@@ -171,8 +167,8 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     waiting = owners(first)
     order = np.argsort(np.concatenate((waiting, consumers)), kind="stable")
     more = np.bincount(consumers, minlength=len(first) - 1)
-    first = first + np.concatenate(([0], np.cumsum(more)))
     # With another type of integers, the timeline would be compiled again, which takes seconds.
+    first = first + np.concatenate(([0], np.cumsum(more))).astype(first.dtype)
     return first, np.concatenate((needs, producers), dtype=needs.dtype, casting="same_kind")[order]
 
 
@@ -246,9 +242,9 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
     return (moves.bytes_of(SAVED) + moves.bytes_of(RELOADED)) / rate
 
 
-def _leave_out(work: Work, form: Compiled) -> None:
-    """For each instruction that the compiler leaves out, set the times to 0 and the DMA engines to
-    none. A repeated instruction waits only for the instruction that replaces it.
+def _leave_out(work: Work, form: Compiled) -> Work:
+    """Return the work in which the instructions that the compiler leaves out take no time and use
+    no DMA engines. A repeated instruction waits only for the instruction that replaces it.
 
     If several instructions write a tile, the last of these writers replaces all instructions that
     write a repetition of the tile. Merging may move some of the replaced instructions before this
@@ -256,16 +252,14 @@ def _leave_out(work: Work, form: Compiled) -> None:
     The last instruction that writes the repetition does wait for it."""
     left_out = (form.fate != ISSUED).nonzero()[0]
     if not len(left_out):
-        return
-    work.busy[left_out] = work.early[left_out] = work.latency[left_out] = work.lane_ns[left_out] = (
-        0.0
-    )
-    work.lane[left_out] = -1
-    work.shares[left_out] = False
+        return work
+    work = idle(work, left_out)
+    work.shares[work.kind[left_out]] = False
     repeated = np.flatnonzero(form.fate == REPEATED)
     work.previous[repeated] = -1
     repeated = repeated[form.instead[repeated] < repeated]
     work.previous[repeated, work.queue[form.instead[repeated]]] = form.instead[repeated]
+    return work
 
 
 def _block_at_barriers(work: Work, form: Compiled) -> None:

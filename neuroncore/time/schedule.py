@@ -8,7 +8,8 @@ cores at meetings (`meetings`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled
 from neuroncore.time.loops.timeline import timeline
-from neuroncore.time.loops.work import FIXED, CoreCosts, Queues, Times, Work
+from neuroncore.time.loops.work import FIXED, CoreCosts, Queues, Times, Work, waits_together
 from neuroncore.time.meetings import partners, place_collectives
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
@@ -56,11 +57,16 @@ def schedule_cores(
         rank"""
     launch_world = world or World(1, len(programs))
     shared = machine.shared_by(launch_world.cores)
-    return timed(
-        [prepared(compiled(program, shared, order), shared) for program in programs],
-        machine,
-        launch_world,
-    )
+    works = (_prepared(program, shared, order) for program in programs)
+    return timed(works, machine, launch_world)
+
+
+def _prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
+    """Return a program ready to be timed. Timing needs no tables of a program but its columns."""
+    form = prepared(compiled(program, machine, order), machine)
+    program.free_tables()
+    form.compiled.program.free_tables()
+    return form
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
@@ -83,21 +89,18 @@ def _known_forms(timeline: Timeline) -> list[Compiled | None]:
 
 
 def timed(
-    works: Sequence[Prepared], machine: Machine, world: World, phase: float | None = None
+    forms: Iterable[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
     """Return the timelines of the cores of one launch, which wait for each other at meetings.
-    `works` lists the prepared program of each core. The cores of a rank share the bandwidth of HBM,
-    so each program must be prepared for a machine with the share of one core (`Machine.shared_by`).
+    `forms` yields the prepared program of each core. The cores of a rank share the bandwidth of
+    HBM, so each program must be prepared for a machine with the share of one core
+    (`Machine.shared_by`).
     `phase` is the phase of the Tensor engine's clock. By default, the first program or the machine
     names the phase."""
+    works = [_ready(form, world, number, machine) for number, form in enumerate(forms)]
     if not works:
         return []
     clock_phase = works[0].compiled.written.clock_phase if phase is None else phase
-    for number, prepared_core in enumerate(works):
-        if not prepared_core.collectives_placed:
-            place_collectives(
-                prepared_core.compiled, prepared_core.work, world, number, machine.name
-            )
     at = [*accumulate((len(prepared_core.work.queue) for prepared_core in works), initial=0)]
     work, queues = _side_by_side(works, at, world)
     begin, done, end = (buffers.filled((at[-1],), -1.0, np.float64) for _ in range(3))
@@ -129,8 +132,9 @@ def timed(
                 done=done[rows],
                 end=end[rows],
                 cause=cause,
-                transfer_ns=work.lane_ns[rows],
-                lane=work.lane[rows],
+                kind=prepared_core.work.kind,
+                lane_ns_of_kind=prepared_core.work.lane_ns,
+                lane_of_kind=prepared_core.work.lane,
                 peak_sbuf=prepared_core.peak_sbuf,
                 peak_psum=prepared_core.peak_psum,
                 launch=programs,
@@ -140,6 +144,21 @@ def timed(
             )
         )
     return timelines
+
+
+def _ready(form: Prepared, world: World, number: int, machine: Machine) -> Prepared:
+    """Return the prepared program of core `number` with its collectives, and with all waits of its
+    instructions in `Work.needs`. Its `Work.busy` is a copy, because timing changes it."""
+    work = form.work
+    if not form.collectives_placed:
+        work = place_collectives(form.compiled, work, world, number, machine.name)
+    count = len(work.needs) + int(np.count_nonzero(work.previous >= 0))
+    first, needs = np.empty_like(work.first), np.empty(count, work.needs.dtype)
+    waits_together.over(len(work.queue))(work, first, needs)
+    work = work._replace(
+        first=first, needs=needs, previous=work.previous[:0], busy=work.busy.copy()
+    )
+    return replace(form, work=work, collectives_placed=True)
 
 
 def _wait_for_stores(
@@ -161,15 +180,16 @@ def _side_by_side(
     `at`: at[c] is the index of the first instruction of core c. The first queue of core c has the
         index c * len(QUEUES)."""
     parts = [each.work for each in works]
-    if len(parts) == 1:  # a copy of `busy`, because timing changes it
-        return parts[0]._replace(busy=parts[0].busy.copy()), works[0].queues
+    if len(parts) == 1:
+        return parts[0], works[0].queues
     queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
+    kinds_at = [*accumulate((len(part.early) for part in parts), initial=0)]
     needs_at = [*accumulate((len(part.needs) for part in parts), initial=0)]
     work = Work(*map(np.concatenate, zip(*parts, strict=True)))._replace(
         queue=_shifted([part.queue for part in parts], queues_at),
         first=_shifted([part.first[c > 0 :] for c, part in enumerate(parts)], needs_at),
         needs=_shifted([part.needs for part in parts], at),
-        previous=_shifted([part.previous for part in parts], at),
+        kind=_shifted([part.kind for part in parts], kinds_at),
         partner=partners([each.compiled.program for each in works], at, world),
     )
     core_queues = [each.queues for each in works]

@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 def final_stores(form: Compiled, work: Work) -> Array:
     """Return the stores of a compiled program for which no instruction waits. `work` includes the
     waits for space."""
-    stores: Array = np.flatnonzero((work.queue == STORES) & (work.lane[:, 0] >= 0))
+    stores: Array = np.flatnonzero((work.queue == STORES) & work.moves)
     if not len(stores):
         return stores
     waited = np.zeros(len(work.queue) + 1, np.bool_)  # the last entry is for -1

@@ -38,8 +38,9 @@ class Timeline:
     done: Array
     end: Array
     cause: Array
-    transfer_ns: Array  # how long a DMA transfer occupies each DMA engine that it uses
-    lane: Array  # the first and the last DMA engine of each instruction, -1 for none
+    kind: Array  # the kind of each instruction
+    lane_ns_of_kind: Array  # how long a transfer of each kind occupies each of its DMA engines
+    lane_of_kind: Array  # the first and the last DMA engine of each kind, -1 for none
     peak_sbuf: int  # the most bytes per partition that tiles take at one time
     peak_psum: int
     launch: tuple[Program, ...]  # the programs of all cores of the launch
@@ -72,6 +73,17 @@ class Timeline:
         """The number of instructions of each queue."""
         counts: list[int] = np.bincount(self.queue, minlength=len(QUEUES)).tolist()
         return counts
+
+    @cached_property
+    def transfer_ns(self) -> Array:
+        """The nanoseconds for which each DMA transfer occupies each DMA engine that it uses; 0 for
+        other instructions."""
+        return self.lane_ns_of_kind.take(self.kind)
+
+    @cached_property
+    def lane(self) -> Array:
+        """The first and the last DMA engine of each instruction; -1 for none."""
+        return self.lane_of_kind.take(self.kind, axis=0)
 
     @cached_property
     def engines_used(self) -> Array:

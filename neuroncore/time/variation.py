@@ -16,7 +16,7 @@ from neuroncore.machine.world import World
 from neuroncore.record.columns import owners
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled, recosted
-from neuroncore.time.loops.work import Work
+from neuroncore.time.loops.work import Work, idle, own_kinds
 from neuroncore.time.meetings import place_collectives
 from neuroncore.time.prepare import Prepared, costed, prepared
 from neuroncore.time.schedule import Timeline, timed
@@ -113,9 +113,9 @@ class Bench:
             result = self._of_other(number, program, machine)
         if variation is AS_IT_IS:
             return result
-        place_collectives(result.compiled, result.work, self.world, number, machine.name)
+        work = place_collectives(result.compiled, result.work, self.world, number, machine.name)
         variation = variation.ordered(result.compiled.program.origin)
-        return replace(result, work=_varied(result.work, variation), collectives_placed=True)
+        return replace(result, work=_varied(work, variation), collectives_placed=True)
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
         """Return the prepared form of `program`, which replaces the program of core `number`. The
@@ -174,11 +174,14 @@ def _varied(work: Work, variation: Variation) -> Work:
     ignored, because `_renamed` has applied it already."""
     times, loose = variation.times, variation.loose
     if times is not None:
+        work = work._replace(**own_kinds(work._asdict(), np.arange(len(times))))
+        each = np.ones(len(work.early))
+        each[work.kind] = times
         work = work._replace(
             busy=work.busy * times,
-            early=work.early * times,
-            latency=work.latency * times,
-            lane_ns=work.lane_ns * times,
+            early=work.early * each,
+            latency=work.latency * each,
+            lane_ns=work.lane_ns * each,
         )
     if variation.joined is not None:
         work = _joined(work, variation.joined)
@@ -208,14 +211,5 @@ def _joined(work: Work, joined: Array) -> Work:
     np.maximum.at(previous, head[members], earlier)
     previous[members] = -1
     previous[previous >= np.arange(count)[:, None]] = -1
-    times = np.where(joined >= 0, 0.0, 1.0)
-    return work._replace(
-        first=first,
-        needs=needs[kept][order],
-        previous=previous,
-        busy=work.busy * times,
-        early=work.early * times,
-        latency=work.latency * times,
-        lane_ns=work.lane_ns * times,
-        lane=np.where(joined[:, None] >= 0, np.int32(-1), work.lane),
-    )
+    work = work._replace(first=first, needs=needs[kept][order], previous=previous)
+    return idle(work, members)

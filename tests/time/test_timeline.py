@@ -12,7 +12,7 @@ def begun(queue, needs, busy, fresh, limits):
     """Return when instructions begin, each of which waits for those in a list. Arrays have the
     formats of a schedule, for which the loop is already compiled."""
     queue, count = np.array(queue, np.int32), len(queue)
-    first = np.cumsum([0, *map(len, needs)])
+    first = np.cumsum([0, *map(len, needs)]).astype(np.int32)
     work = Work(
         queue=queue,
         first=first,
@@ -20,6 +20,7 @@ def begun(queue, needs, busy, fresh, limits):
         previous=np.full((count, QUEUES), -1, np.int32),
         partner=np.full(count, -1, np.int32),
         busy=np.array(busy, float),
+        kind=np.arange(count, dtype=np.int32),
         early=np.zeros(count),
         latency=np.zeros(count),
         lane=np.full((count, 2), -1, np.int32),

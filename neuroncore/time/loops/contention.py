@@ -77,13 +77,14 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
     * whether this window has the full clock,
     * when window 0 began,
     * when work on more than half of the array last began."""
-    length, half = core.clock_window_ns, work.fills_half[i]
+    length, kind = core.clock_window_ns, work.kind[i]
+    half = work.fills_half[kind]
     if clock[0] < 0.0:
         clock[0], clock[3] = 0.0, begin - core.clock_phase * length
     if not half:
         clock[4] = begin
     late = begin - clock[4] > core.half_filled_ns
-    rows, busy = work.rows[i] * (1.0 - 0.5 * half), float(work.busy[i])
+    rows, busy = work.rows[kind] * (1.0 - 0.5 * half), float(work.busy[i])
     now, remaining, window = begin, busy, np.floor((begin - clock[3]) / length)
     while True:
         if window > clock[0]:
@@ -123,13 +124,13 @@ def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
 def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
     """Set times.done[i]: the time at which instruction i, which queue q has begun, completes its
     work or its transfer."""
-    times.done[i] = units.free[q]
-    if work.lane[i, 0] < 0:
+    times.done[i], kind = units.free[q], work.kind[i]
+    if work.lane[kind, 0] < 0:
         return
     number, engines = q // work.previous.shape[1], units.engines
     moved = units.complete[q] if queues.limits[q, 0] == 1 else 0.0
-    for e in range(work.lane[i, 0], work.lane[i, 1] + 1):
-        engines[number, e] = max(engines[number, e], times.done[i]) + work.lane_ns[i]
+    for e in range(work.lane[kind, 0], work.lane[kind, 1] + 1):
+        engines[number, e] = max(engines[number, e], times.done[i]) + work.lane_ns[kind]
         moved = max(moved, engines[number, e])
     times.done[i] = units.complete[q] = moved
 
@@ -139,7 +140,7 @@ def limit_transfers(i: Any, q: int, units: Units, work: Work, queues: Queues, en
     """Limit the transfers of queue q, which has begun instruction i. The queue issues nothing while
     queues.limits[q, 2] of its transfers are incomplete (0: no limit)."""
     most = queues.limits[q, 2]
-    if most > 0 and work.lane[i, 0] >= 0:
+    if most > 0 and work.lane[work.kind[i], 0] >= 0:
         units.flying[q, units.issued[q] % most] = end[i]
         units.issued[q] += 1
         units.free[q] = max(units.free[q], units.flying[q, units.issued[q] % most])

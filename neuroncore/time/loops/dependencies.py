@@ -56,7 +56,8 @@ class Flow(NamedTuple):
         instruction i when instruction i begins
     `reaching`: reaching[k] is the last writer of operand k (the reaching definition). The array is
         empty if the caller asked for no reaching definitions.
-    `killer`: killer[i] is the first instruction that overwrites a part of the result of i"""
+    `killer`: killer[i] is the first instruction that overwrites a part of the result of i. The
+        array is empty like `reaching`."""
 
     first: Array
     needs: Array
@@ -101,13 +102,13 @@ def dependencies(
     `defines`: whether to find the reaching definitions too"""
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     flow = Flow(
-        first=np.zeros(count + 1, np.int64),
+        first=np.zeros(count + 1, np.int32),
         needs=buffers.array((4 * count + 64,), INT32),
         overwriting=buffers.array((count,), INT32),
         previous=buffers.array((count, queues), INT32),
         reload=np.zeros(count, np.bool_),
         reaching=np.zeros(operands if defines else 0, np.int32),
-        killer=buffers.filled((count,), count, np.int32),
+        killer=buffers.filled((count if defines else 0,), count, np.int32),
     )
     users = Users(
         writer=buffers.filled((boxes,), -1, np.int32),
@@ -194,7 +195,7 @@ def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, end: int) -
 @borrowing
 def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
     """Record that instruction i overwrites box b, whose last writer is `writer` (-1 for none)."""
-    if writer >= 0:
+    if writer >= 0 and flow.killer.shape[0]:
         flow.killer[writer] = min(flow.killer[writer], i)
     for q in range(flow.previous.shape[1]):
         if users.reader[b, q] >= 0:

@@ -40,8 +40,8 @@ class ReorderWindows(NamedTuple):
 
     `waiting`: waiting[p] is the first place that waits for instruction p
     `following`: following[place] is the next place in the chain
-    `asked`: asked[i] is the number of the first dependency of instruction i whose time may be
-        unknown
+    `asked`: the end times of the first asked[i] instructions for which instruction i waits are
+        known
 
     When all these end times are known, the instruction becomes an entry of its queue:
 
@@ -110,7 +110,7 @@ def _windows(work: Work, queues: Queues) -> ReorderWindows:
         held=np.zeros(count, np.int32),
         waiting=buffers.filled((len(work.queue),), -1, np.int32),
         following=np.empty(len(work.queue), np.int32),
-        asked=work.first[:-1].copy(),
+        asked=np.zeros(len(work.queue), np.int32),
         low=np.zeros(count, np.int64),
         high=np.zeros(count, np.int64),
         place=np.zeros((count, room), np.int32),
@@ -197,7 +197,7 @@ def _let_in(
         else:
             place, wanted = admitted, False
             admitted += 1
-        if work.fresh[queues.order[place]] == wanted:
+        if work.fresh[work.kind[queues.order[place]]] == wanted:
             _settle(place, windows, work, queues, core, end)
             held += not wanted
     windows.reached[q], windows.admitted[q], windows.held[q] = reached, admitted, held
@@ -212,15 +212,14 @@ def _settle(
     time."""
     i = queues.order[place]
     q = work.queue[i]
-    begin, first = windows.asked[i], work.first[i + 1]
+    begin = work.first[i] + windows.asked[i]
     while True:
         time, cause = _ready(i, begin, work, core, end)
         if time < 0.0 or begin == work.first[i]:
             break
         begin = work.first[i]
     if time < 0.0:
-        windows.asked[i] = cause
-        producer = work.needs[cause] if cause < first else work.previous[i, cause - first]
+        windows.asked[i], producer = cause - work.first[i], work.needs[cause]
         windows.following[place] = windows.waiting[producer]
         windows.waiting[producer] = place
         return
@@ -266,18 +265,14 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
     """Return the time at which instruction i is ready, and the dependency whose result is available
-    last; -1 if there is none. If the end of dependency k is not known yet, return UNKNOWN and k.
-
-    Dependency k is work.needs[k], or, from k = work.first[i + 1] on, an element of
-    work.previous[i]. Dependencies before `begin` are left out. On the PE, an instruction waits for
+    last; -1 if there is none. If the end of instruction work.needs[k] is not known yet, return
+    UNKNOWN and k. Dependencies before k = `begin` are left out. On the PE, an instruction waits for
     instructions of the same queue only if they have partners."""
-    queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
-    chained = q % queues == core.tensor
+    q = work.queue[i]
+    chained = q % work.previous.shape[1] == core.tensor
     time, waited = 0.0, -1
-    for k in range(begin, first + queues):
-        p = work.needs[k] if k < first else work.previous[i, k - first]
-        if p < 0:
-            continue
+    for k in range(begin, work.first[i + 1]):
+        p = work.needs[k]
         if end[p] < 0.0:
             return UNKNOWN, k
         same_queue = work.queue[p] == q
@@ -307,14 +302,15 @@ def _begin(
     times.begin[i] = time
     free = windows.ready[q, k] >= units.free[q]
     times.cause[i] = windows.why[q, k] if free else OWN_QUEUE
-    _take_out(q, k, work.fresh[i], windows)
+    kind = work.kind[i]
+    _take_out(q, k, work.fresh[kind], windows)
     _outdate(q, windows, work.previous.shape[1])
-    if work.early[i] > 0.0:  # this part of its work was done while it waited for its data
-        work.busy[i] -= min(work.early[i], time - units.free[q])
+    if work.early[kind] > 0.0:  # this part of its work was done while it waited for its data
+        work.busy[i] -= min(work.early[kind], time - units.free[q])
     number, unit = divmod(q, work.previous.shape[1])
     if unit == core.tensor and core.clock_window_ns > 0.0 and work.busy[i] > 0.0:
         work.busy[i] = clocked(i, time, work, core, units.clock[number * CLOCK :])
-    if work.shares[i]:
+    if work.shares[kind]:
         rival = q - unit + (core.gpsimd if unit == core.vector else core.vector)
         longer = shared(i, units.sharing[rival], time, work.busy, times)
         if longer > 0.0:
@@ -380,10 +376,10 @@ def _finish(
         meeting, other = max(meeting, times.done[other]), work.partner[other]
     if other >= 0:
         meeting += core.semaphore_ns
-    times.end[i] = meeting + work.latency[i]
+    times.end[i] = meeting + work.latency[work.kind[i]]
     other = work.partner[i]
     while other >= 0 and other != i:
-        times.end[other] = meeting + work.latency[other]
+        times.end[other] = meeting + work.latency[work.kind[other]]
         other = work.partner[other]
     while True:  # for the partners in the ring, and then for i
         other = work.partner[other] if other >= 0 else i

@@ -3,10 +3,13 @@ times, and transfers that the compiler adds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from neuroncore.base.jit import compiled
 
 Array = npt.NDArray[Any]
 
@@ -16,7 +19,11 @@ class Work(NamedTuple):
     instructions:
 
     * needs[first[i]:first[i + 1]],
-    * previous[i, q] for each queue q of its core (-1: none)."""
+    * previous[i, q] for each queue q of its core (-1: none). Before times are computed, these are
+      added to `needs`, and `previous` then has no rows (`waits_together`).
+
+    Few instructions differ in their costs. The arrays after `kind` have one entry for each kind of
+    instructions (`KINDS`), and instruction i is of kind kind[i]."""
 
     queue: Array
     first: Array
@@ -24,6 +31,7 @@ class Work(NamedTuple):
     previous: Array
     partner: Array  # the next instruction of the same meeting, in a ring over cores; -1 for none
     busy: Array  # how long it occupies its queue; timing adds a slow PE and contention
+    kind: Array
     early: Array  # the part of `busy` for which it needs no data
     latency: Array  # from the end of its work until its result is available
     lane: Array  # the first and last DMA engine of a transfer, or -1
@@ -32,6 +40,54 @@ class Work(NamedTuple):
     fills_half: Array  # whether it is a product that uses at most half of the PE's rows
     fresh: Array  # whether it reads nothing
     shares: Array  # whether it uses the SBUF port that Vector and GpSimd share
+
+    @property
+    def moves(self) -> Array:
+        """Return a flag for each instruction: whether it occupies DMA engines."""
+        flags: Array = (self.lane[:, 0] >= 0).take(self.kind)
+        return flags
+
+
+KINDS = "early", "latency", "lane", "lane_ns", "rows", "fills_half", "fresh", "shares"
+
+
+def own_kinds(columns: Mapping[str, Array], instructions: Array) -> dict[str, Array]:
+    """Return new columns `kind` and `KINDS` of a Work, by name. Each of `instructions` has a kind
+    that no other instruction has, so that its costs can be changed.
+
+    `columns`: the columns of a Work by name"""
+    kind = columns["kind"].copy()
+    count = len(columns["early"])
+    used = np.append(np.arange(count, dtype=kind.dtype), kind[instructions])
+    kind[instructions] = np.arange(count, len(used), dtype=kind.dtype)
+    return {"kind": kind, **{name: columns[name].take(used, axis=0) for name in KINDS}}
+
+
+def idle(work: Work, instructions: Array) -> Work:
+    """Return the work in which `instructions` take no time and move no bytes."""
+    work = work._replace(busy=work.busy.copy(), **own_kinds(work._asdict(), instructions))
+    kinds = work.kind[instructions]
+    work.busy[instructions] = 0.0
+    work.early[kinds] = work.latency[kinds] = work.lane_ns[kinds] = 0.0
+    work.lane[kinds] = -1
+    return work
+
+
+@compiled
+def waits_together(work: Work, first: Array, needs: Array) -> None:
+    """Write all waits of instruction i to needs[first[i]:first[i + 1]]: its waits in `Work.needs`,
+    and then those in `Work.previous`."""
+    end = 0
+    for i in range(work.previous.shape[0]):
+        first[i] = end
+        for k in range(work.first[i], work.first[i + 1]):
+            needs[end] = work.needs[k]
+            end += 1
+        for q in range(work.previous.shape[1]):
+            if work.previous[i, q] >= 0:
+                needs[end] = work.previous[i, q]
+                end += 1
+    first[work.previous.shape[0]] = end
 
 
 class Queues(NamedTuple):
