@@ -24,7 +24,10 @@ def every(cases, check):
 
 def for_all(names, values):
     """A decorator like pytest.mark.parametrize, for one test of all these values, which share their
-    fixtures."""
+    fixtures.
+
+    `pytest -k NAME` selects the test if a value is a text that contains NAME, because pytest also
+    compares NAME with the attributes of a test's function."""
     names = names.split(", ") if isinstance(names, str) else names
     cases = [dict(zip(names, [v] if len(names) == 1 else v, strict=True)) for v in values]
     assert cases
@@ -38,6 +41,7 @@ def for_all(names, values):
             every(cases, lambda case: test(**given, **case))
 
         for_each.__signature__ = signature.replace(parameters=others)
+        vars(for_each).update({v: True for case in cases for v in case.values() if type(v) is str})
         return for_each
 
     return decorated
