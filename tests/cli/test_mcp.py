@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from candidates import HONEST
@@ -66,7 +67,8 @@ HOSTILE = {
 def test_tools_run_kernels_in_isolated_processes(tmp_path):
     (tmp_path / "a.py").write_text(HONEST)
     (tmp_path / "spec.py").write_text(SPEC)
-    found = asyncio.run(conversation(tmp_path))
+    with ThreadPoolExecutor(1) as pool:  # playwright may have an event loop in this thread
+        found = pool.submit(asyncio.run, conversation(tmp_path)).result()
     tools = {"run", "check", "why", "diff", "eval", "explain", "isa", "machines"}
     assert found["tools"] == tools
     assert not any(found[name][1] for name in tools - {"tools"})
