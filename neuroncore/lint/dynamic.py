@@ -274,19 +274,20 @@ def escapes(spot: Spot) -> Iterator[Report]:
     if not scope.is_loop_body:
         return
     kept: list[ast.expr] = []
+    name = ""
     match node:
-        case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name() as container)):
-            kept = node.args[-1:] if container.id not in scope.bindings else []
+        case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name(name))):
+            kept = node.args[-1:]
         case ast.Assign(
             targets=[
-                ast.Subscript(value=ast.Name() as container)
-                | ast.Attribute(value=ast.Name() as container)
-                | (ast.Name() as container)
+                ast.Subscript(value=ast.Name(name))
+                | ast.Attribute(value=ast.Name(name))
+                | ast.Name(name)
             ]
         ):
-            kept = [node.value] if container.id not in scope.bindings else []
-    for value in kept:
-        if _is_born_in(scope, value) and _is_read_after(scope, container.id):
+            kept = [node.value]
+    for value in kept if name not in scope.bindings else []:
+        if _is_born_in(scope, value) and _is_read_after(scope, name):
             message = f"`{ast.unparse(value)}`, a tensor of the loop's body, is used after the loop"
             yield "LOOP_TENSOR_KEPT", node, message
 

@@ -94,7 +94,9 @@ class CallTable:
         self._fill(list(map(_row, calls, costs)), SCALAR if policy.generates(machine) else STORES)
 
     def _fill(self, rows: list[CallRow], stores: int) -> None:
-        columns: Any = CallRow(*(zip(*rows, strict=True) if rows else [()] * len(CallRow._fields)))
+        columns: Any = CallRow._make(
+            zip(*rows, strict=True) if rows else [()] * len(CallRow._fields)
+        )
         self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = (
             np.array(times, np.float64) for times in columns[:6]
         )
