@@ -92,7 +92,8 @@ def _here(words: Sequence[str]) -> FileRun:
     before, sys.argv = sys.argv, ["neuroncore", *words]
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            runpy.run_module("neuroncore", run_name="__main__")
+            # run_module fails under `python -m pytest`, whose loader has no code of modules
+            runpy.run_path(str(Path(__file__).parents[1] / "__main__.py"), run_name="__main__")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:

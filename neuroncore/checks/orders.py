@@ -229,9 +229,9 @@ class Iterations:
         if self.untried:
             return self.untried
         return (
-            f"{_outcome(self.finding)} in {plural(self.tried, 'other order')} of iterations, in "
-            f"which {self.moved} of {self.among} iterations of parallel loops changed places "
-            "(additions to one sum kept their order)"
+            f"{_outcome(self.finding, self.tried)} of iterations, in which {self.moved} of "
+            f"{self.among} iterations of parallel loops changed places (additions to one sum kept "
+            "their order)"
         )
 
 
@@ -252,12 +252,10 @@ class Orders:
     def __str__(self) -> str:
         parts = [str(self.iterations)] if self.iterations.among else []
         if self.open:
-            parts.insert(
-                0,
-                f"{_outcome(self.finding if not self.iterations.finding else None)} in "
-                f"{plural(self.tried, 'other order')} of the cores, in which {self.reversed} of "
-                f"{self.open} pairs of accesses without a defined order were reversed",
-            )
+            finding = None if self.iterations.finding else self.finding
+            pairs = f"{self.reversed} of {self.open} pairs of accesses without a defined order"
+            outcome = f"{_outcome(finding, self.tried)} of the cores"
+            parts.insert(0, f"{outcome}, in which {pairs} were reversed")
         if self.indexed:
             parts.append(INDEXED if parts else f"{INDEXED}; nothing else can be reordered")
         return "; ".join(parts) or (
@@ -266,8 +264,11 @@ class Orders:
         )
 
 
-def _outcome(finding: Finding | None) -> str:
-    return "the bits differ" if finding else "the bits are the same"
+def _outcome(finding: Finding | None, tried: int) -> str:
+    """Return the outcome of `tried` replays. They stop at the first difference."""
+    how = "differ" if finding else "are the same"
+    last = "the last of " if finding and tried > 1 else ""
+    return f"the bits {how} in {last}{plural(tried, 'other order')}"
 
 
 def compare_orders(record: Record, count: int) -> Orders:

@@ -14,7 +14,15 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
 from neuroncore.cli import terminal
-from neuroncore.cli.usage import add_output, add_world, gib, natural, positive, resolve_world
+from neuroncore.cli.usage import (
+    add_output,
+    add_world,
+    gib,
+    natural,
+    positive,
+    refuse_execution,
+    resolve_world,
+)
 from neuroncore.lint.modules import RELEASES
 
 if TYPE_CHECKING:
@@ -88,6 +96,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     if arguments.target:
         machine.load(arguments.target)  # rejects unknown names before reading anything
+    refuse_execution(arguments, *arguments.files)
     checked = together([_checked(file, arguments) for file in arguments.files])
     if arguments.json:
         terminal.write_json(checked.to_dict())

@@ -30,7 +30,14 @@ from neuroncore.base.progress import progress
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, reporting_exits, shown
-from neuroncore.cli.usage import add_output, add_time_limit, add_world, natural, resolve_world
+from neuroncore.cli.usage import (
+    add_output,
+    add_time_limit,
+    add_world,
+    natural,
+    refuse_execution,
+    resolve_world,
+)
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
@@ -384,6 +391,7 @@ def _window(text: str) -> documents.PageWindow:
 
 def run(arguments: argparse.Namespace) -> int:
     resolve_world(arguments, arguments.file)
+    refuse_execution(arguments, arguments.file)
     return finished(arguments, Document(arguments))
 
 

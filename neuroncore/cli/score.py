@@ -358,7 +358,9 @@ def _read(path: Path) -> list[dict[str, str]]:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path} can't be read as a table: {reason}") from None
     if not rows:
-        raise UsageError(f"{path} has no rows; the first line has the columns {', '.join(COLUMNS)}")
+        raise UsageError(
+            f"{path} has no rows; the first line must have the columns {', '.join(COLUMNS)}"
+        )
     missing = [name for name in COLUMNS if rows[0].get(name) is None]
     if missing:
         raise UsageError(f"{path} lacks the columns {', '.join(missing)}")

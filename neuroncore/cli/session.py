@@ -239,7 +239,7 @@ class Session:
         self.document = document
         self.core: Core | None = None  # the first core of the current launch
         self.launched = False
-        self.is_script = False  # runs a script, not a kernel that the command names
+        self.is_imported = False  # the file of the kernel that the command names
         self.stop: Stop | None = None
         self.reference: Callable[..., Any] | None = None
         # the kernel's arguments, and a copy of them before the launch
@@ -269,6 +269,7 @@ class Session:
         rng = np.random.default_rng(self.arguments.seed)
         with self._output_elsewhere(), self._failures():
             home = values.module(file)
+            self.is_imported = True
             kernel = values.member(home, name)
             args, kwargs = self._kernel_arguments(home, rng)
             values.check_call(kernel, name, args, kwargs)
@@ -344,7 +345,6 @@ class Session:
 
     def run_script(self, file: Path) -> None:
         """Run a file like Python, and report each launch when it finishes."""
-        self.is_script = True
         tree = values.parsed(file)
         kernels = [f"{file}::{name}" for name in _decorated(tree)[:3]] or [f"{file}::KERNEL"]
         named = " or ".join(kernels)
@@ -422,11 +422,12 @@ class Session:
 
     def _is_of_the_kernel(self, error: BaseException) -> bool:
         """Return whether an error is due to the code of a kernel, or of the functions that compute
-        its arguments and its reference. The exception of a script, and a failed import outside of a
-        kernel, may be due to a package or a device that this machine lacks."""
+        its arguments and its reference. Exceptions of a script and of the import of the kernel's
+        file, and imports that fail outside of a kernel, may be due to a package, a device or a file
+        that this machine lacks."""
         if isinstance(error, NO_FAULT):
             return False
-        return in_a_kernel(error) or not (self.is_script or isinstance(error, ImportError))
+        return in_a_kernel(error) or (self.is_imported and not isinstance(error, ImportError))
 
     def _our_fault(self, error: EmulatorError) -> None:
         self.document.failure = {"statement": str(error), "ours": True}

@@ -32,7 +32,11 @@ EXECUTION = (
     *("precision_bound", "api"),
 )
 SECONDS = 1e9  # the largest limit on time, about 30 years
-WORDS = "words", "others", "behind"  # the words of the command line, and those for a script
+# the arguments of all commands that name a file to read
+INPUTS = (
+    *("file", "files", "old", "new", "spec", "candidate", "inputs", "ref", "source", "neff"),
+    *("neff_path", "session_file", "arrays", "expect", "rows", "table", "offsets", "recorder"),
+)
 CLOSE = 0.7  # similarity of a misspelled option
 
 
@@ -107,8 +111,8 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     A command whose output replaces its input destroys the user's file."""
     names = getattr(arguments, "outputs", ())
     given = {name: path for name in names if (path := getattr(arguments, name)) is not None}
-    others = [vars(arguments)[name] for name in vars(arguments).keys() - {*names, *WORDS}]
-    read = [file for file in _files_in(others) if os.path.isfile(file)]
+    inputs = [getattr(arguments, name, None) for name in INPUTS if name not in names]
+    read = [file for file in _files_in(inputs) if os.path.isfile(file)]
     seen: dict[Path, str] = {}
     for name, path in given.items():
         option = f"--{name.replace('_', '-')}"
@@ -145,7 +149,7 @@ def _check_writable(option: str, path: Path) -> None:
     except OSError as error:
         raise UsageError(f"{option} {path} can't be written: {error.strerror}") from None
     if not existed:
-        path.unlink()
+        path.resolve().unlink()  # of a symbolic link, only the file is removed
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:
@@ -180,11 +184,8 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
     * if --ranks is 0 or too large;
     * if --lnc or --instance is given without --ranks;
     * if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL.
-      Scripts and saved runs would ignore these options;
-    * for other arguments that a saved run would ignore (`refuse_execution`)."""
+      Scripts and saved runs would ignore these options."""
     refuse_arguments(arguments, named)
-    if is_record(Path(named)):
-        refuse_execution(arguments, named)
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:
@@ -207,9 +208,12 @@ def refuse_arguments(arguments: argparse.Namespace, *named: str) -> None:
             raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")
 
 
-def refuse_execution(arguments: argparse.Namespace, file: str) -> None:
-    """Raise UsageError for an argument that only the execution of a kernel uses. `file` is a saved
-    run, which is not executed."""
+def refuse_execution(arguments: argparse.Namespace, *files: str) -> None:
+    """Raise UsageError for an argument that only the execution of a kernel uses, if all `files` are
+    saved runs. Saved runs are not executed."""
+    if not all(is_record(Path(file)) for file in files):
+        return
+    file = files[0]
     for name in EXECUTION:
         if getattr(arguments, name, None) != arguments.parser.get_default(name):
             option = f"--{name.replace('_', '-')}"

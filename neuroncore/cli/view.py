@@ -14,7 +14,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.cli import captures, terminal
 from neuroncore.cli.document import Document
 from neuroncore.cli.run import add_page, add_running, finished
-from neuroncore.cli.usage import check_outputs, natural, resolve_world
+from neuroncore.cli.usage import check_outputs, natural, refuse_execution, resolve_world
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
 
@@ -71,6 +71,7 @@ def view(arguments: argparse.Namespace) -> int:
     if captures.named(arguments.file):
         return _view_capture(arguments)
     resolve_world(arguments, arguments.file)
+    refuse_execution(arguments, arguments.file)
     if arguments.watch:
         if arguments.serve:
             raise UsageError("--watch writes a file, and can't be combined with --serve")

@@ -12,7 +12,14 @@ from typing import Any
 from neuroncore.cli import captures, document, session, terminal
 from neuroncore.cli.run import add_launches, kept_run, launch, options
 from neuroncore.cli.session import Session
-from neuroncore.cli.usage import add_output, add_world, natural, refuse_arguments, resolve_world
+from neuroncore.cli.usage import (
+    add_output,
+    add_world,
+    natural,
+    refuse_arguments,
+    refuse_execution,
+    resolve_world,
+)
 from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
@@ -80,6 +87,7 @@ def why(arguments: argparse.Namespace) -> int:
         return captures.why(arguments)
     captures.refuse_program(arguments)
     resolve_world(arguments, arguments.file)
+    refuse_execution(arguments, arguments.file)
     reasons = Reasons(arguments)
     launch(arguments, Session(arguments, reasons), options(arguments))
     return reasons.close()
@@ -112,6 +120,7 @@ def diff(arguments: argparse.Namespace) -> int:
         return _measured(arguments, files)
     captures.refuse_program(arguments)
     refuse_arguments(arguments, *files)
+    refuse_execution(arguments, *files)
     sides = [kept_run(arguments, file) for file in files]
     failed: int = session.failed(arguments, max((s.failure for s in sides), key=session.exit_code))
     if failed:

@@ -55,7 +55,7 @@ def prepare_torch() -> None:
         call = torch.compiler.disable(on_device(kind.__call__))
         kind.__call__ = call  # type: ignore[method-assign]
     if "neuron" not in torch._dynamo.list_backends(None):
-        torch._dynamo.register_backend(lambda graph, inputs: graph.forward, name="neuron")
+        torch._dynamo.register_backend(lambda graph, inputs, **_: graph.forward, name="neuron")
 
 
 NAME = "xla:0"
@@ -85,7 +85,7 @@ def stand_in(torch: Any) -> None:
         def __torch_function__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            named = kwargs or {}
+            args, named = _with_names(torch, function, args, kwargs or {})
             if torch.compiler.is_compiling():  # compiled graphs do not support the device
                 here = [_here(torch, argument) for argument in args]
                 return function(*here, **{n: _here(torch, value) for n, value in named.items()})
@@ -105,7 +105,7 @@ def stand_in(torch: Any) -> None:
 
 
 class DeviceIndex(int):
-    """The number of a device. torch accepts it as the device."""
+    """The number of a device. torch accepts it where it takes a device (`_with_names`)."""
 
 
 NATIVE: dict[str, Callable[..., Any]] = {  # functions of torch.neuron, for one device
@@ -188,8 +188,6 @@ def _mark(values: Iterable[Any], marked: bool = True) -> None:
 
 
 def _kind(torch: Any, value: Any) -> str:
-    if isinstance(value, DeviceIndex):
-        return NAME
     kind = value.type if isinstance(value, torch.device) else value
     return kind if isinstance(kind, str) else ""
 
@@ -203,12 +201,24 @@ def _is_cpu(torch: Any, value: Any) -> bool:
 
 
 def _as_xla(value: Any) -> Any:
-    """Replace "neuron" and "privateuseone" by "xla" in the name of a device, and a DeviceIndex by
-    the name of the device, because torch.device and Module.to accept only "xla". Return any other
-    value unchanged."""
-    if isinstance(value, DeviceIndex):
-        return NAME
+    """Replace "neuron" and "privateuseone" by "xla" in the name of a device, because torch.device
+    and Module.to accept only "xla". Return any other value unchanged."""
     return OURS.sub(r"xla\2", value) if isinstance(value, str) else value
+
+
+def _with_names(
+    torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Return the arguments of a torch function with the name of the device instead of a DeviceIndex
+    where torch takes a device: the argument `device`, the first argument of torch.device and
+    Module.to, and the second one of Tensor.to. Elsewhere it is a number."""
+    if isinstance(named.get("device"), DeviceIndex):
+        named = {**named, "device": NAME}
+    devices = {torch.device: 0, torch._C._nn._parse_to: 0, torch.Tensor.to: 1}
+    at = devices.get(function, len(args))
+    if at < len(args) and isinstance(args[at], DeviceIndex):
+        args = (*args[:at], NAME, *args[at + 1 :])
+    return args, named
 
 
 def _here(torch: Any, value: Any) -> Any:

@@ -273,8 +273,7 @@ def escapes(spot: Spot) -> Iterator[Report]:
     node, scope = spot.node, spot.scope
     if not scope.is_loop_body:
         return
-    kept: list[ast.expr] = []
-    name = ""
+    kept, name = list[ast.expr](), ""
     match node:
         case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name(name))):
             kept = node.args[-1:]
@@ -287,20 +286,21 @@ def escapes(spot: Spot) -> Iterator[Report]:
         ):
             kept = [node.value]
     for value in kept if name not in scope.bindings else []:
-        if _is_born_in(scope, value) and _is_read_after(scope, name):
+        if _is_born_in(scope, value) and _is_read_elsewhere(scope, name):
             message = f"`{ast.unparse(value)}`, a tensor of the loop's body, is used after the loop"
             yield "LOOP_TENSOR_KEPT", node, message
 
 
-def _is_read_after(scope: Scope, name: str) -> bool:
-    """Return whether an enclosing function reads a name below the function of a scope."""
-    around, last = scope.outer, scope.node.end_lineno or 0
-    while around is not None:
-        reads = (one for one in around.of(ast.Name) if isinstance(one.ctx, ast.Load))
-        if any(one.id == name and one.lineno > last for one in reads):
-            return True
-        around = around.outer
-    return False
+def _is_read_elsewhere(scope: Scope, name: str) -> bool:
+    """Return whether code other than bodies of device loops may read a name of an outer scope."""
+    owner = scope.outer
+    while owner is not None and name not in (*owner.bindings, *owner.parameters):
+        owner = owner.outer
+    if owner is None or name in owner.parameters:  # callers may read it
+        return True
+    places = (place for place in (owner, *owner.all_inner()) if not place.is_loop_body)
+    names = (one for place in places for one in place.of(ast.Name) if one.id == name)
+    return any(isinstance(one.ctx, ast.Load) for one in names)
 
 
 def _is_born_in(scope: Scope, node: ast.expr) -> bool:

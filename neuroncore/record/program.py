@@ -283,14 +283,16 @@ class Program:
 
     def _reading(self) -> Tables:
         """Return the tables that are derived from the rows. They are made again after changes."""
-        if self._read is None or len(self._read.columns.call) != len(self):
+        read = self._read  # another thread may free the tables
+        if read is None or len(read.columns.call) != len(self):
             columns, windows = apart(self.rows, self.count, self.calls, self.data.offsets())
             used = storages(windows, self.geometries, self.births.since(), self.names, self.calls)
-            self._read = Tables(columns, windows, used, self.geometries, from_rows=True)
+            read = Tables(columns, windows, used, self.geometries, from_rows=True)
             if kept := self._kept_columns():
-                self._read = replace(self._read, columns=kept.columns)
-                vars(self._read).update(boxed=kept.boxed, results=kept.results)
-        return self._read
+                read = replace(read, columns=kept.columns)
+                vars(read).update(boxed=kept.boxed, results=kept.results)
+            self._read = read
+        return read
 
     def _kept_columns(self) -> KeptColumns | None:
         """Return the columns that `free_tables` has kept; None if rows were added since then."""
@@ -303,7 +305,8 @@ class Program:
         kept."""
         read = self._read
         if read is not None and read.from_rows and len(self) >= LONG:
-            self._kept, self._read = KeptColumns(read.columns, read.boxed, read.results), None
+            self._kept = KeptColumns(read.columns, read.boxed, read.results)
+            self._read = None
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
         """Return a program on the same windows in which instruction i has the Call

@@ -156,7 +156,7 @@ def _ready(form: Prepared, world: World, number: int, machine: Machine) -> Prepa
     first, needs = np.empty_like(work.first), np.empty(count, work.needs.dtype)
     waits_together.over(len(work.queue))(work, first, needs)
     work = work._replace(
-        first=first, needs=needs, previous=work.previous[:0], busy=work.busy.copy()
+        first=first, needs=needs, previous=work.previous[:0].copy(), busy=work.busy.copy()
     )
     return replace(form, work=work, collectives_placed=True)
 

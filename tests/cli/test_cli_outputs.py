@@ -127,3 +127,17 @@ def test_the_reference_of_another_kernel_is_not_used(capsys):
     assert json.loads(out)["launches"][0]["agrees"] is None
     assert err.startswith("neuroncore: the results are not compared: reference(x, y): missing")
     assert "missing a required argument" in refused(capsys, "run", NAMED, "--ref", "reference")
+
+
+def test_a_file_with_the_name_of_an_option_is_no_input():
+    for name in ("html", "trace", "trn2"):
+        Path(name).write_text("old")
+    assert main(["run", NAMED, "--target", "trn2", "--html", "html", "--trace", "trn2"]) == 0
+    assert Path("html").read_text() != "old" and Path("trn2").read_text() != "old"
+
+
+def test_a_link_to_a_missing_file_is_kept():
+    link = Path("link.json")
+    link.symlink_to("target.json")
+    assert main(["run", "k.py::missing", "--trace", "link.json"]) == 2
+    assert link.is_symlink() and not Path("target.json").exists()

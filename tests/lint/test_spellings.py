@@ -156,6 +156,24 @@ MISTAKES = {
         f"held = Held()\ndef body(i):\n    held.it = {TILE}  #!\n"
         "nl.fori_loop(0, 2, body)\nlast = held.it",
     ),
+    "a tensor kept in an argument": (
+        "LOOP_TENSOR_KEPT",
+        "def looped(kept):\n    def body(i):\n"
+        f"        kept.append({TILE})  #!\n    nl.fori_loop(0, 2, body)\n",
+        "kept = []\nlooped(kept)\nlast = kept[0]",
+    ),
+    "a tensor kept for a function": (
+        "LOOP_TENSOR_KEPT",
+        "",
+        f"kept = []\ndef last():\n    return kept[0]\ndef body(i):\n    kept.append({TILE})  #!\n"
+        "nl.fori_loop(0, 2, body)\nlast()",
+    ),
+    "a tensor kept for the next iteration of Python": (
+        "LOOP_TENSOR_KEPT",
+        "",
+        "kept = []\nfor n in range(2):\n    first = kept[:1]\n    def body(i):\n"
+        f"        kept.append({TILE})  #!\n    nl.fori_loop(0, 2, body)",
+    ),
     "a tensor kept of a helper": (
         "LOOP_TENSOR_KEPT",
         f"def made():\n    return {TILE}\n",

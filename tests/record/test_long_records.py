@@ -44,16 +44,18 @@ def test_tables_of_a_long_record_are_made_again(order, monkeypatch):
     program, other = recorded(), recorded()
     machine = program.calls[0].machine
     expected = of_timeline(schedule(program, machine, order))
-    monkeypatch.setattr(records, "LONG", 1)
-    timeline = schedule(other, machine, order)
-    assert other._read is None and timeline.program._read is None
-    columns = timeline.program.columns()
-    for one, again in zip(expected, of_timeline(timeline), strict=True):
-        assert np.array_equal(one, again)
-    assert timeline.program.columns() is columns
-    timeline = schedule(other, machine, order)
-    for one, again in zip(expected, of_timeline(timeline), strict=True):
-        assert np.array_equal(one, again)
+    assert program._read is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "LONG", 1)
+        timeline = schedule(other, machine, order)
+        assert other._read is None and timeline.program._read is None
+        columns = timeline.program.columns()
+        for one, again in zip(expected, of_timeline(timeline), strict=True):
+            assert np.array_equal(one, again)
+        assert timeline.program.columns() is columns
+        timeline = schedule(other, machine, order)
+        for one, again in zip(expected, of_timeline(timeline), strict=True):
+            assert np.array_equal(one, again)
 
 
 def test_a_program_with_copies_keeps_its_tables(monkeypatch):

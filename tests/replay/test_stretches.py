@@ -102,6 +102,7 @@ def elementwise(x, y, form):
 
 @for_all("form", TYPES)
 def test_operators_and_functions_have_the_bits_of_the_run(executed, form):
+    executed.clear()
     for shape in ((128, 4), (3, 7), (5, 1), (1, 33)):
         given, others = ([drawn(shape) for _ in range(2)] for _ in range(2))
         assert_same_bits(elementwise, (*given, form), (*others, form))
@@ -127,6 +128,7 @@ def in_place(x, y):
 @for_all("shape", [(3, 7), (37, 45), (128, 129)])
 def test_results_that_replace_operands_have_the_bits_of_the_run(executed, shape):
     """Tiles with and without room for vector registers."""
+    executed.clear()
     assert_same_bits(in_place, *([drawn(shape) for _ in range(2)] for _ in range(2)))
     assert sum(executed) > 10
 
@@ -150,6 +152,7 @@ def folds(x):
 
 @for_all("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_folds_have_the_bits_of_the_run(executed, dtype):
+    executed.clear()
     for shape in ((128, 16), (13, 8)):
         assert_same_bits(folds, (drawn(shape, dtype),), (drawn(shape, dtype),))
     assert max(executed) > 4
