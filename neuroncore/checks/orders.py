@@ -266,9 +266,10 @@ class Orders:
 
 def _outcome(finding: Finding | None, tried: int) -> str:
     """Return the outcome of `tried` replays. They stop at the first difference."""
-    how = "differ" if finding else "are the same"
-    last = "the last of " if finding and tried > 1 else ""
-    return f"the bits {how} in {last}{plural(tried, 'other order')}"
+    how = (
+        "are the same in" if not finding else "differ in the last of" if tried > 1 else "differ in"
+    )
+    return f"the bits {how} {plural(tried, 'other order')}"
 
 
 def compare_orders(record: Record, count: int) -> Orders:
