@@ -252,7 +252,6 @@ class Orders:
     def __str__(self) -> str:
         parts = [str(self.iterations)] if self.iterations.among else []
         if self.open:
-            finding = None if self.iterations.finding else self.finding
             pairs = f"{self.reversed} of {self.open} pairs of accesses without a defined order"
             outcome = f"{_outcome(finding, self.tried)} of the cores"
             parts.insert(0, f"{outcome}, in which {pairs} were reversed")
@@ -266,10 +265,9 @@ class Orders:
 
 def _outcome(finding: Finding | None, tried: int) -> str:
     """Return the outcome of `tried` replays. They stop at the first difference."""
-    how = (
-        "are the same in" if not finding else "differ in the last of" if tried > 1 else "differ in"
-    )
-    return f"the bits {how} {plural(tried, 'other order')}"
+    how = "differ" if finding else "are the same"
+    last = "the last of " if finding and tried > 1 else ""
+    return f"the bits {how} in {last}{plural(tried, 'other order')}"
 
 
 def compare_orders(record: Record, count: int) -> Orders:
