@@ -253,8 +253,8 @@ class Orders:
         parts = [str(self.iterations)] if self.iterations.among else []
         if self.open:
             pairs = f"{self.reversed} of {self.open} pairs of accesses without a defined order"
-            outcome = f"{_outcome(finding, self.tried)} of the cores"
-            parts.insert(0, f"{outcome}, in which {pairs} were reversed")
+            outcome = _outcome(None if self.iterations.finding else self.finding, self.tried)
+            parts.insert(0, f"{outcome} of the cores, in which {pairs} were reversed")
         if self.indexed:
             parts.append(INDEXED if parts else f"{INDEXED}; nothing else can be reordered")
         return "; ".join(parts) or (
