@@ -5,7 +5,6 @@ neuroncore calibrate: compare the user's own measurements with the estimates."""
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import statistics
 import subprocess
@@ -326,8 +325,13 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
 
 
 def calibrate(arguments: argparse.Namespace) -> int:
+    table = measurements.read(Path(arguments.rows), COLUMNS)
+    if not table:
+        raise UsageError(f"{arguments.rows} has no rows")
     rows = []
-    for number, row in enumerate(_read(Path(arguments.rows)), 2):
+    for number, row in enumerate(table, 2):
+        if None in row.values():
+            raise UsageError(f"line {number} of {arguments.rows} has too few columns")
         measured = _microseconds(row["microseconds"], number) * 1e3
         options = {**vars(arguments), "args": row["arguments"].split(), "target": row["machine"]}
         options |= {name: row[name] for name in FACTS if row.get(name)}
@@ -348,23 +352,6 @@ def calibrate(arguments: argparse.Namespace) -> int:
     for line in _calibrated(rows, groups):
         terminal.write(line)
     return 0
-
-
-def _read(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path} can't be read as a table: {reason}") from None
-    if not rows:
-        raise UsageError(
-            f"{path} has no rows; the first line must have the columns {', '.join(COLUMNS)}"
-        )
-    missing = [name for name in COLUMNS if rows[0].get(name) is None]
-    if missing:
-        raise UsageError(f"{path} lacks the columns {', '.join(missing)}")
-    return rows
 
 
 def _microseconds(text: str, line: int) -> float:

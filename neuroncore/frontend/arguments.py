@@ -281,7 +281,8 @@ def owns(array: Any) -> bool:
 
 def may_overlap(array: Array, other: Array) -> bool:
     """Return whether the addresses of two arrays overlap."""
-    return not (owns(array) and owns(other)) and np.may_share_memory(array, other)
+    apart = array is not other and owns(array) and owns(other)
+    return not apart and np.may_share_memory(array, other)
 
 
 class _Copies:

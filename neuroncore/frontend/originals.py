@@ -22,9 +22,9 @@ from neuroncore.frontend.arguments import (
     copied,
     is_array,
     leaves,
+    may_overlap,
     owns,
     replaced,
-    span,
 )
 from neuroncore.numerics.libraries import as_numpy
 
@@ -177,13 +177,9 @@ def _large(values: list[Any]) -> list[Array]:
 
 def _apart(arrays: Collection[Any]) -> list[Any]:
     """Return the arrays that share no address with another array."""
-    spans = [span(as_numpy(array)) for array in arrays]
-    pairs = zip(arrays, spans, strict=True)
-    return [array for array, own_span in pairs if _overlaps(own_span, spans) == 1]
-
-
-def _overlaps(member: tuple[int, int], spans: list[tuple[int, int]]) -> int:
-    """Return how many of `spans` overlap `member`, which is one of `spans`. A span is (first
-    address, address after the last byte)."""
-    low, high = member
-    return sum([low < end and begin < high for begin, end in spans])
+    pairs = [(array, as_numpy(array)) for array in arrays]
+    return [
+        array
+        for array, data in pairs
+        if not any(may_overlap(data, other) for one, other in pairs if one is not array)
+    ]

@@ -79,13 +79,15 @@ def stand_in(torch: Any) -> None:
         tensor.is_cpu.__get__: False,
     }
     named_by = torch.device, torch._C._nn._parse_to  # functions that convert names to devices
+    # the positions of the devices among the arguments of functions
+    positions = {torch.device: 0, torch._C._nn._parse_to: 0, tensor.to: 1}
     mode = import_module("torch.overrides").TorchFunctionMode
 
     class OnCPU(mode):  # type: ignore[misc, valid-type]
         def __torch_function__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            args, named = _with_names(torch, function, args, kwargs or {})
+            args, named = _with_names(positions.get(function), args, kwargs or {})
             if torch.compiler.is_compiling():  # compiled graphs do not support the device
                 here = [_here(torch, argument) for argument in args]
                 return function(*here, **{n: _here(torch, value) for n, value in named.items()})
@@ -207,16 +209,14 @@ def _as_xla(value: Any) -> Any:
 
 
 def _with_names(
-    torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]
+    at: int | None, args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     """Return the arguments of a torch function with the name of the device instead of a DeviceIndex
-    where torch takes a device: the argument `device`, the first argument of torch.device and
-    Module.to, and the second one of Tensor.to. Elsewhere it is a number."""
+    where torch takes a device: the argument `device`, and the argument at position `at`. Elsewhere
+    it is a number."""
     if isinstance(named.get("device"), DeviceIndex):
         named = {**named, "device": NAME}
-    devices = {torch.device: 0, torch._C._nn._parse_to: 0, torch.Tensor.to: 1}
-    at = devices.get(function, len(args))
-    if at < len(args) and isinstance(args[at], DeviceIndex):
+    if at is not None and at < len(args) and isinstance(args[at], DeviceIndex):
         args = (*args[:at], NAME, *args[at + 1 :])
     return args, named
 

@@ -246,8 +246,10 @@ def _verdict(comparison: Difference) -> str:
         if comparison.faster >= 0.5
         else ("slower", 1 - comparison.faster)
     )
-    text = f"new is {verb} with probability {probability:.0%}"
-    text = f"{text}; {comparison.unlike:.0%} of the work differs"
+    text = (
+        f"new is {verb} with probability {probability:.0%}; {comparison.unlike:.0%} of the work "
+        "differs"
+    )
     return text if comparison.told_apart else f"inside the noise: {text}"
 
 

@@ -108,13 +108,13 @@ class Span:
     kind: Kind
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path, columns: Sequence[str] = COLUMNS) -> list[Row]:
     """Return the rows of a table. Raise UsageError if it cannot be read or lacks columns."""
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows: list[Row] = list(reader)
-            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            missing = [name for name in columns if name not in (reader.fieldnames or ())]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path} can't be read as a table: {reason}") from None
