@@ -19,10 +19,10 @@ class of kernels has its own two factors. They are computed from the measured ke
 for each kernel, the measurement is divided by the estimate. Kernels of one class agree in four
 properties:
 
-* the case of the compiler (see [Method](#method)): compiled, scheduled or standalone. For today's
-  API, kernels launched by a framework are scheduled, and all others are standalone.
 * the certainty of the compiled form: certain or uncertain, as explained below. The compiled form is
   the program into which the compiler turns the kernel.
+* the case of the compiler (see [Method](#method)): compiled, scheduled or standalone. For today's
+  API, kernels launched by a framework are scheduled, and all others are standalone.
 * the writer of DMA descriptors, as explained below.
 * the limit ([see above](#errors)).
 
@@ -57,6 +57,10 @@ A small class has nearly the range of the next wider class, because the ratios o
 are added to the ratios of the small class. The added ratios have a total weight of
 {borrowed:.0f} kernels. A kernel from a source with n kernels has the weight 1 / sqrt(n), because
 the errors of one source are similar, but not identical.
+
+Uncertain forms have larger errors than certain forms. Therefore ratios of certain forms are not
+added to classes of uncertain forms, and ratios of uncertain forms are not added to classes of
+certain forms.
 
 {table}
 

@@ -4,9 +4,9 @@ A range has two factors: 80 % of measurements are expected to be between these m
 estimate. The range comes from the errors of other estimates in the same class. A class has four
 properties:
 
+* whether the compiled form, which is the program after the compiler's changes, is certain;
 * the order in which the compiler issues instructions: one for the older API (`neuronxcc.nki`), and
   one for each launch path of today's API (`nki`);
-* whether the compiled form, which is the program after the compiler's changes, is certain;
 * the writer of DMA descriptors (which depends on the compiler's release and flags);
 * the limit: the engine or DMA that takes most of the time, or latency.
 
@@ -168,11 +168,12 @@ def classes(kind: Kind) -> Sequence[str]:
     """Return the names of the five nested classes of an estimate, widest first.
 
     The widest class contains all estimates. In each narrower class, one more property is the same
-    for all estimates. These properties are the order of the compiler, whether the compiled form is
-    certain, the writer of descriptors, and the limit."""
-    form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
-    written = f"{form}, descriptors by {kind.descriptors}"
-    return ALL, kind.order, form, written, f"{written}, {kind.limit}"
+    for all estimates. These properties are whether the compiled form is certain, the order of the
+    compiler, the writer of descriptors, and the limit."""
+    form = IN_DOUBT if kind.doubt else KNOWN
+    ordered = f"{kind.order} {form}"
+    written = f"{ordered}, descriptors by {kind.descriptors}"
+    return ALL, form, ordered, written, f"{written}, {kind.limit}"
 
 
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
@@ -180,8 +181,10 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
 
     The ends of a range are two weighted quantiles of the ratios in its class. The ratios of the
     next wider class are added with a total weight of BORROWED. So a small class has nearly the
-    range of the wider class. Each of n measurements from one source has the weight 1 / sqrt(n),
-    because their errors are similar, but not identical."""
+    range of the wider class. The classes KNOWN and IN_DOUBT get no ratios of ALL: estimates of
+    uncertain forms have larger errors, so each of the two classes would distort the other. Each of
+    n measurements from one source has the weight 1 / sqrt(n), because their errors are similar, but
+    not identical."""
     known = list(residuals)
     source_counts = Counter(r.source for r in known)
     ratios = np.array([r.ratio for r in known])
@@ -192,7 +195,7 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
         weights = np.zeros(len(known))
         for depth, name in enumerate(path):
             inside = np.array([names[depth] == name for names in classes_of])
-            borrowed = weights * (BORROWED / weights.sum()) if depth else weights
+            borrowed = weights * (BORROWED / weights.sum()) if depth > 1 else 0.0
             weights = borrowed + source_weights * inside
             if name not in ranges:
                 sources = {

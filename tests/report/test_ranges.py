@@ -72,7 +72,7 @@ def test_a_range_should_be_valid_for_other_sources():
 def test_classes_are_from_all_to_one_limit():
     known = Kind("Vector", "compiled", "compiler")
     assert classes(known) == (
-        "all", "compiled", "compiled certain", "compiled certain, descriptors by compiler",
+        "all", "certain", "compiled certain", "compiled certain, descriptors by compiler",
         "compiled certain, descriptors by compiler, Vector",
     )  # fmt: skip
     assert "compiled uncertain" in classes(known._replace(doubt="tiles are spilled"))
@@ -89,6 +89,16 @@ def test_a_class_of_few_has_nearly_the_range_of_the_wider_one():
     assert chosen(many, few).high == 3.0 and chosen(many, few).low > chosen(many, DMA).low
 
 
+def test_certain_and_uncertain_kernels_do_not_change_the_ranges_of_each_other():
+    certain = residuals(np.linspace(0.9, 1.1, 60), sources=60)
+    doubt = DMA._replace(doubt="why")
+    uncertain = [Residual(ratio, doubt, f"of {ratio}") for ratio in (0.5, 1.0, 2.0)]
+    both = fitted([*certain, *uncertain])
+    for some in (certain, uncertain):
+        kind = some[0].kind
+        assert chosen(both, kind) == chosen(fitted(some), kind)
+
+
 def test_a_kernel_of_a_source_of_many_counts_for_less():
     one = [Residual(2.0, DMA, "one"), *(Residual(1.0, DMA, "many") for _ in range(9))]
     each = [Residual(2.0, DMA, "one"), *residuals([1.0] * 9, sources=9)]
@@ -102,8 +112,8 @@ def test_a_kind_without_measurements_has_the_range_of_the_next_wider_class():
     written = "compiled certain, descriptors by compiler"
     assert chosen(found, Kind("GpSimd", "compiled", "compiler")) is found[written]
     assert chosen(found, Kind("Vector", "compiled", "device")) is found["compiled certain"]
-    assert chosen(found, Kind("Vector", "compiled", "device", "why")) is found["compiled"]
-    assert chosen(found, Kind("latency", "in-order", "hardware")) is found["all"]
+    assert chosen(found, Kind("Vector", "compiled", "device", "why")) is found["all"]
+    assert chosen(found, Kind("latency", "in-order", "hardware")) is found["certain"]
 
 
 def test_a_source_that_is_left_out_has_the_range_of_the_others():
