@@ -11,9 +11,15 @@ with warnings.catch_warnings():
     nbconvert = pytest.importorskip("nbconvert", reason="nbconvert is not installed")
     nbformat = pytest.importorskip("nbformat")
     formatters = pytest.importorskip("IPython.core.formatters")
+    paths = pytest.importorskip("jupyter_core.paths")
 
 # where it was installed, if that is not what Python calls its prefix
 TEMPLATES = Path(nbconvert.__file__).parents[4] / "share/jupyter/nbconvert/templates"
+PLACES = [str(TEMPLATES), *paths.jupyter_path("nbconvert", "templates")]
+pytestmark = pytest.mark.skipif(
+    not any(Path(place, "lab").is_dir() for place in PLACES),
+    reason="the templates of nbconvert are not installed",
+)
 
 
 def exported(*values):
@@ -27,9 +33,8 @@ def exported(*values):
         cells.append(nbformat.v4.new_code_cell(f"value{number}", outputs=[output]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        places = [str(TEMPLATES)]
         exporter = nbconvert.HTMLExporter(
-            extra_template_basedirs=places, extra_template_paths=places
+            extra_template_basedirs=PLACES, extra_template_paths=PLACES
         )
         text, _ = exporter.from_notebook_node(nbformat.v4.new_notebook(cells=cells))
     return text
