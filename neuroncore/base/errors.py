@@ -35,7 +35,8 @@ A KernelError finds its line in the user's kernel only when the line is first re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -277,6 +278,20 @@ class NotEmulated(NeuronError, NotImplementedError):
 
 class UsageError(NeuronError, ValueError):
     """The user called neuroncore wrongly. The kernel is not at fault."""
+
+
+@contextmanager
+def reading(file: object, verb: str = "read") -> Iterator[None]:
+    """A context manager in which an OSError becomes the UsageError "FILE can't be read"."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{file} can't be {verb}: {error.strerror}") from None
+
+
+def writing(file: object) -> AbstractContextManager[None]:
+    """A context manager in which an OSError becomes the UsageError "FILE can't be written"."""
+    return reading(file, "written")
 
 
 # advice for a user who finds a fault of neuroncore

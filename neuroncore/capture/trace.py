@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, reading
 from neuroncore.capture.files import START, VERSIONS, saved_run
 from neuroncore.capture.protobuf import Malformed, Message
 
@@ -182,12 +182,10 @@ def content(path: Path, largest: int) -> bytes:
 
     Raises UsageError if the file cannot be read, is too large, is only a pointer of Git LFS, or is
     a saved run of neuroncore."""
-    try:
+    with reading(path):
         if path.stat().st_size > largest:
             raise UsageError(f"{path} has more than {largest:,} bytes: it is not read")
         data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}") from None
     if data.startswith(LFS):
         raise UsageError(f"{path} is a pointer of Git LFS: fetch the file itself with git lfs pull")
     if saved := saved_run(path, data):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.errors import UsageError, did_you_mean, reading
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import FromSource, encoding_error
 from neuroncore.frontend.arguments import with_rank
@@ -76,10 +76,8 @@ def parsed(path: Path) -> ast.Module:
         raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
     linecache.checkcache(str(path.absolute()))  # the file may have changed since the last run
     linecache.checkcache(str(path))
-    try:
+    with reading(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}") from None
     try:
         if b"\0" not in content and encoding_error(content) is None:
             compile(content, str(path), "exec", dont_inherit=True)

@@ -17,7 +17,7 @@ from neuroncore.base.units import duration, size
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, session, terminal
 from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
-from neuroncore.cli.usage import add_output
+from neuroncore.cli.usage import add_output, telling
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -185,11 +185,8 @@ def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: 
     if path is None:
         return
     sides = [_side(run, arguments.answers) for run in runs]
-    try:
+    with telling(path):
         pages.of_sides(sides[0], sides[1], document).save(path)
-    except OSError as error:
-        raise UsageError(f"--html {path} can't be written: {error.strerror}") from None
-    print(f"wrote {path}", file=sys.stderr)
 
 
 def _side(run: Any, answers: bool) -> pages.PageSide:
@@ -258,11 +255,8 @@ def view(arguments: argparse.Namespace) -> int:
 
 
 def _write_trace(capture: Measured, path: Path) -> None:
-    try:
+    with telling(path):
         capture.trace(path)
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from None
-    print(f"wrote {path}", file=sys.stderr)
 
 
 def write_page(capture: Measured, path: Path) -> None:
@@ -271,11 +265,8 @@ def write_page(capture: Measured, path: Path) -> None:
     cores, files = capture.shown()
     if not cores:
         raise UsageError("no instruction of a kernel was traced")
-    try:
+    with telling(path):
         pages.of_measured(cores, files).save(path)
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from None
-    print(f"wrote {path}", file=sys.stderr)
 
 
 def _figures(capture: Measured, text: Callable[[str, Any], str] | None = None) -> list[str]:

@@ -9,13 +9,13 @@ import platform
 import sys
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os.path import abspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import writing
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.lazy import Lazy, modules, version
 from neuroncore.base.options import HarnessName
@@ -217,17 +217,19 @@ class Document:
         """Write the requested files, and return the exit code."""
         self._say_details()
         if self.arguments.trace and self.timelines:
-            perfetto_file = self.arguments.trace
+            file = self.arguments.trace
             flows: perfetto.Flows = "all" if self.arguments.trace_flows else "path"
-            self._write("trace", lambda: perfetto.write(self.timelines, perfetto_file, flows))
-            self.say(f"trace      {perfetto_file} (open it at ui.perfetto.dev)")
+            with writing(f"--trace {file}"), progress(lambda: f"writing {file}"):
+                perfetto.write(self.timelines, file, flows)
+            self.say(f"trace      {file} (open it at ui.perfetto.dev)")
         if self.arguments.save and self.last is not None:
             self.last.save(self.arguments.save)
             self.say(f"saved      {self.arguments.save}")
         if self.arguments.html and self.shown:
             asked = self.arguments
             opening = documents.Opening(asked.line, asked.watched)
-            self._write("html", lambda: viewing.page(self.shown, opening).save(asked.html))
+            with writing(f"--html {asked.html}"), progress(lambda: f"writing {asked.html}"):
+                viewing.page(self.shown, opening).save(asked.html)
             address = asked.html.resolve().as_uri()
             self.say(f"page       {asked.html} (open it in a browser: {address})")
             if asked.open:
@@ -239,16 +241,6 @@ class Document:
         if self.arguments.json:
             terminal.write_json(self._fields(code > 0))
         return code
-
-    def _write(self, option: str, write: Callable[[], None]) -> None:
-        """Write the file of an option by calling `write`. Raise UsageError if the file cannot be
-        written."""
-        path = getattr(self.arguments, option)
-        try:
-            with progress(lambda: f"writing {path}"):
-                write()
-        except OSError as error:
-            raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
 
     def _fields(self, failed: bool) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, reading, writing
 from neuroncore.base.progress import progress
 from neuroncore.base.source import source_text
 from neuroncore.base.units import duration, plural
@@ -267,10 +267,8 @@ def _source(file: Path) -> str:
     """Return the source of a candidate.
 
     Bytes that can't be decoded become U+FFFD, which Python accepts only in strings and comments."""
-    try:
+    with reading(file):
         return source_text(file, "replace")
-    except OSError as error:
-        raise UsageError(f"{file} can't be read: {error.strerror}") from None
 
 
 def _done(file: Path) -> dict[str, dict[str, Any]]:
@@ -303,10 +301,8 @@ def _files(arguments: argparse.Namespace) -> Iterator[tuple[TextIO, TextIO | Non
 
 
 def _opened(path: Path, append: bool = False) -> TextIO:
-    try:
+    with writing(path):
         return path.open("a" if append else "w", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from None
 
 
 def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:

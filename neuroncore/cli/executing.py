@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore import machine
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, writing
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import terminal
 from neuroncore.cli.usage import add_output
@@ -170,8 +170,5 @@ def _save(path: Path, outputs: Mapping[str, Array]) -> None:
         name: array if array.dtype.name in NATIVE else array.astype(np.float32)
         for name, array in outputs.items()
     }
-    try:
-        with path.open("wb") as file:
-            np.savez(file, **native)  # type: ignore[arg-type]
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from None
+    with writing(path), path.open("wb") as file:
+        np.savez(file, **native)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.base.progress import progress
 from neuroncore.base.units import duration
 from neuroncore.cli import captures
-from neuroncore.cli.usage import add_output
+from neuroncore.cli.usage import add_output, telling
 from neuroncore.report import saved
 from neuroncore.report.saved import Document
 
@@ -136,24 +135,15 @@ def view(arguments: argparse.Namespace) -> int:
     if file is None:
         print(text)
     else:
-        with _writing(file):
+        with telling(file):
             file.write_text(text + "\n")
     if neff and neff.get("record") and not (arguments.output_format or arguments.disable_ui):
         page = arguments.neff_path.with_suffix(".html")
         timelines = saved.timelines(arguments.neff_path)
         shown = viewing.Shown(neff["kernel"], timelines, [], answers=arguments.answers)
-        with _writing(page), progress(lambda: f"writing {page}"):
+        with telling(page), progress(lambda: f"writing {page}"):
             viewing.page([shown]).save(page)
     return 0
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{file} can't be written: {error.strerror}") from None
-    print(f"wrote {file}", file=sys.stderr)
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:

@@ -9,10 +9,11 @@ import os.path
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.errors import UsageError, did_you_mean, writing
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import terminal
 from neuroncore.record import is_record
@@ -123,6 +124,15 @@ def check_outputs(arguments: argparse.Namespace) -> None:
             raise UsageError(f"{other} and {option} would write the same file {path}")
 
 
+@contextmanager
+def telling(file: Path) -> Iterator[None]:
+    """A context manager that writes a file, and then says so. Raises UsageError if the file can't
+    be written."""
+    with writing(file):
+        yield
+    print(f"wrote {file}", file=sys.stderr)
+
+
 def _files_in(values: Iterable[Any]) -> Iterator[str]:
     """Yield the files in the values of arguments: FILE, FILE.py::KERNEL, and FILE.py:FUNCTION."""
     for value in values:
@@ -144,10 +154,8 @@ def _check_writable(option: str, path: Path) -> None:
     existed = path.exists()
     if existed and not (path.is_file() or path.is_dir()):
         return  # opening a pipe would wait for its reader
-    try:
+    with writing(f"{option} {path}"):
         path.open("ab").close()
-    except OSError as error:
-        raise UsageError(f"{option} {path} can't be written: {error.strerror}") from None
     if not existed:
         path.resolve().unlink()  # of a symbolic link, only the file is removed
 

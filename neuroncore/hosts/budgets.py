@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, writing
 
 SLACK = 1.0 + 1e-9  # a figure may exceed its limit by this factor, because JSON may round numbers
 UNITS = {"us": "us", "hbm_bytes": "bytes of HBM traffic", "sbuf_kib": "KiB of SBUF per partition"}
@@ -65,8 +65,6 @@ def write(file: Path, budgets: dict[str, Figures]) -> None:
     """Add budgets to a file, where they replace budgets with the same names. Raises the errors of
     `read`, and UsageError if the file can't be written."""
     kept = dict(sorted({**read(file), **budgets}.items()))
-    try:
+    with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(kept, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} can't be written: {error.strerror}") from None

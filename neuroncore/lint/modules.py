@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, reading
 from neuroncore.base.source import Place, encoding_error
 from neuroncore.lint.syntax import DEFINITIONS, Definition, inside, name_of, statements
 
@@ -241,10 +241,8 @@ def parsed(path: Path, strict: bool = False) -> Module:
     """Read a file as a Module. Raises UsageError if the file can't be read, or isn't Python. With
     `strict`, this includes files with bytes in a comment that Python can't decode. Python refuses
     to run such a file, but can import it."""
-    try:
+    with reading(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}") from None
     if strict and (found := encoding_error(content)) is not None:
         raise UsageError(f"{path}:{found[0]}: {found[1]}")
     try:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.base.errors import NeuronError, UsageError, reading, writing
 from neuroncore.base.options import Options
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
@@ -48,12 +48,11 @@ def save(record: Record, path: Path) -> None:
     can't be written."""
     try:
         content = packed(record)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
     except (TypeError, UsageError) as error:
         raise UsageError(f"{path} can't be written: {error}") from None
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from None
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def packed(record: Record, arrays: bool = True) -> bytes:
@@ -83,10 +82,8 @@ def packed(record: Record, arrays: bool = True) -> bytes:
 def load(path: Path) -> Record:
     """Return the record in a file that `save` wrote. Raise UsageError if the file can't be read or
     is not an intact record of this version, or if a call's machine refuses the call."""
-    try:
+    with reading(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}") from None
     return unpacked(content, path)
 
 

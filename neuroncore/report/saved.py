@@ -36,7 +36,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, writing
 from neuroncore.base.lazy import version
 from neuroncore.core.core import Core
 from neuroncore.machine import load
@@ -337,8 +337,6 @@ def _write(path: Path, document: Document) -> None:
 
 
 def _put(path: Path, content: bytes) -> None:
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from None

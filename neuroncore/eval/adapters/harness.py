@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from neuroncore.base.errors import UsageError
+from neuroncore.base.errors import UsageError, reading
 from neuroncore.eval import files
 from neuroncore.eval.adapters import tensors
 from neuroncore.eval.spec import Spec
@@ -58,10 +58,8 @@ def spec(name: str, folder: Path) -> Spec:
 def of_file(file: Path) -> Spec:
     """Return the specification of the harness in a file. Raise UsageError if the file can't be
     read, or does not call its test."""
-    try:
+    with reading(file):
         source = file.read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} can't be read: {error.strerror}") from None
     names = re.search(rf"{TEST}\(\s*(\w+)\s*,\s*(\w+)\s*\)\s*$", source, re.MULTILINE)
     if names is None:
         raise UsageError(f"{file} has no call {TEST}(REFERENCE, CANDIDATE)")
