@@ -13,8 +13,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -362,7 +363,7 @@ def _declares_encoding(line: bytes) -> bool:
     return tokenize.cookie_re.match(line.decode("latin-1")) is not None
 
 
-class FromSource(SourceFileLoader):
+class _FromSource(SourceFileLoader):
     """Imports a source file without its cached bytecode.
 
     Python uses the bytecode if the file still has the size and the time, in whole seconds, from its
@@ -371,3 +372,18 @@ class FromSource(SourceFileLoader):
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError
+
+
+def imported(name: str, file: Path, **names: object) -> ModuleType:
+    """Import a source file as a module, in which `names` are defined before it is executed.
+
+    The module is added to `sys.modules`, unless this has a module of the same name: a user's file
+    may have the name of a module of Python. Raises the errors of the file."""
+    loader = _FromSource(name, str(file))
+    spec = spec_from_loader(name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    vars(module).update(names)
+    sys.modules.setdefault(name, module)
+    loader.exec_module(module)
+    return module

@@ -94,19 +94,20 @@ def _ended(arguments: argparse.Namespace) -> int:
     if sys.stdout is None:
         print("neuroncore: the output is closed", file=sys.stderr)
         return 2
+    code = 2
+    failure: str | dict[str, Any] | None = None
     try:
         if getattr(arguments, "outputs", ()):
             usage.check_outputs(arguments)
         seconds = getattr(arguments, "time_limit", None)
         with nullcontext() if seconds is None else limits.limited(seconds):
-            code = int(arguments.command(arguments))
+            ended = int(arguments.command(arguments))
             sys.stdout.flush()
-        return code
+        return ended
     except UsageError as error:
         has_place = isinstance(error, values.NotPython)  # its message begins with the place
         terminal.complain(error if has_place else f"neuroncore: {error}")
-        if getattr(arguments, "json", False):
-            usage.print_json(str(error))
+        failure = str(error)
     except BrokenPipeError:  # the reader of the output has closed the pipe
         _give_up_output()
         return 0
@@ -116,16 +117,18 @@ def _ended(arguments: argparse.Namespace) -> int:
         _give_up_output()
     except limits.TimeLimit as end:
         terminal.complain(f"neuroncore: {end}")
-        if getattr(arguments, "json", False):
-            usage.print_json(str(end))
-        return 1
+        code, failure = 1, str(end)
+    except session.KernelFailed as failed:
+        code, failure = session.exit_code(failed.failure), failed.failure
     except KeyboardInterrupt as stop:
         print(session.interrupted(stop), file=sys.stderr)
         return session.INTERRUPTED
     except Exception as error:
         session.print_our_fault(error)
         return EmulatorError.exit_code
-    return 2
+    if failure is not None and getattr(arguments, "json", False):
+        usage.print_json(failure)
+    return code
 
 
 def _give_up_output() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import linecache
 import re
@@ -18,7 +17,7 @@ import numpy as np
 
 from neuroncore.base.errors import UsageError, did_you_mean, reading
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.source import FromSource, encoding_error
+from neuroncore.base.source import encoding_error, imported
 from neuroncore.frontend.arguments import with_rank
 from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
@@ -116,15 +115,9 @@ def module(path: Path) -> ModuleType:
     name = re.sub(r"\W", "_", path.stem)
     if path.suffix != ".py":
         raise UsageError(f"{path} is not a Python file: its name does not end in .py")
-    loader = FromSource(name, str(path.absolute()))
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    assert spec is not None
-    if str(path.parent.resolve()) not in sys.path:
-        sys.path.insert(0, str(path.parent.resolve()))
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, loaded)
-    loader.exec_module(loaded)
-    return loaded
+    if (folder := str(path.parent.resolve())) not in sys.path:
+        sys.path.insert(0, folder)
+    return imported(name, path.absolute())
 
 
 def function(text: str, home: ModuleType) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.units import duration, size
 from neuroncore.capture.files import is_capture
-from neuroncore.cli import executing, session, terminal
+from neuroncore.cli import executing, terminal
 from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
 from neuroncore.cli.usage import add_output, telling
 
@@ -126,11 +126,8 @@ def import_(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.file} is a compiled program, not a trace: {hint}")
     capture = load(arguments, arguments.file)
     if arguments.source:
-        kept = kept_run(with_target(arguments, target_of(capture)), arguments.source)
-        failed: int = session.failed(arguments, kept.failure)
-        if failed:
-            return failed
-        capture = _at_source(capture, kept.runs[0])
+        run = kept_run(with_target(arguments, target_of(capture)), arguments.source)
+        capture = _at_source(capture, run)
     elif arguments.args or arguments.inputs:
         raise UsageError(NO_SOURCE)
     if arguments.trace:
@@ -325,11 +322,8 @@ def neff(arguments: argparse.Namespace) -> int:
         return code
     rows: list[Any] | None = None
     if arguments.source:
-        kept = kept_run(with_target(arguments, program.target), arguments.source)
-        failed: int = session.failed(arguments, kept.failure)
-        if failed:
-            return failed
-        rows = sides.side_rows(program, slowest(kept.runs[0]))
+        run = kept_run(with_target(arguments, program.target), arguments.source)
+        rows = sides.side_rows(program, slowest(run))
     elif arguments.args or arguments.inputs:
         raise UsageError(NO_SOURCE)
     if arguments.json:

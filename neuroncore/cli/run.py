@@ -29,7 +29,7 @@ from neuroncore.base.options import (
 from neuroncore.base.progress import progress
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
-from neuroncore.cli.session import Session, reporting_exits, shown
+from neuroncore.cli.session import KernelFailed, Session, reporting_exits, shown
 from neuroncore.cli.usage import (
     add_output,
     add_time_limit,
@@ -462,31 +462,32 @@ def _check_others(arguments: argparse.Namespace) -> None:
             )
 
 
-class KeptRun:
-    """A document (`session.Document`) that keeps the launches of one side of a comparison,
-    silently."""
+class _KeptRuns:
+    """A document (`session.Document`) that keeps launches, and prints nothing."""
 
     def __init__(self) -> None:
         self.failure: dict[str, Any] | None = None
         self.runs: list[Run] = []
 
     def header(self) -> None:
-        """Print nothing before both sides have run."""
+        """Print nothing."""
 
     def add(self, run: Run, agreement: Agreement | None) -> None:
         self.runs.append(run)
 
 
-def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
-    """Run one side of a comparison, and return its document.
+def kept_run(arguments: argparse.Namespace, file: str) -> Run:
+    """Run a file that launches one kernel, and return the launch.
 
-    The document has one launch, or an error in `failure` that has already been reported. Raise
-    UsageError if the file launches no kernel or several."""
-    kept, side = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
+    Raise KernelFailed if the kernel fails, and UsageError if the file launches no kernel or
+    several."""
+    kept, side = _KeptRuns(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(side, Session(side, kept, keeps=True), options(side))
-    if kept.failure is None and len(kept.runs) != 1:
+    if kept.failure is not None:
+        raise KernelFailed(kept.failure)
+    if len(kept.runs) != 1:
         raise UsageError(f"{file} launches {len(kept.runs)} kernels: name one, {file}::KERNEL")
-    return kept
+    return kept.runs[0]
 
 
 def options(arguments: argparse.Namespace) -> Options:

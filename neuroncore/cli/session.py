@@ -32,7 +32,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.lazy import Lazy, modules
 from neuroncore.cli import arguments as values
-from neuroncore.cli import terminal, usage
+from neuroncore.cli import terminal
 from neuroncore.cli.arguments import NotPython
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.alias import OURS
@@ -69,13 +69,12 @@ def exit_code(failure: dict[str, Any] | None) -> int:
     return EmulatorError.exit_code if failure.get("ours") else 1
 
 
-def failed(arguments: argparse.Namespace, failure: dict[str, Any] | None) -> int:
-    """Return the exit code for the error that ended a session.
+class KernelFailed(Exception):
+    """A kernel whose run a command needs has failed, and the error has been printed."""
 
-    With --json, also print the error. Use this only if the command prints no other document."""
-    if failure is not None and getattr(arguments, "json", False):
-        usage.print_json(failure)
-    return exit_code(failure)
+    def __init__(self, failure: dict[str, Any]) -> None:
+        super().__init__(failure["statement"])
+        self.failure = failure
 
 
 def print_our_fault(error: Exception) -> None:

@@ -121,11 +121,7 @@ def diff(arguments: argparse.Namespace) -> int:
     captures.refuse_program(arguments)
     refuse_arguments(arguments, *files)
     refuse_execution(arguments, *files)
-    sides = [kept_run(arguments, file) for file in files]
-    failed: int = session.failed(arguments, max((s.failure for s in sides), key=session.exit_code))
-    if failed:
-        return failed
-    old, new = (side.runs[0] for side in sides)
+    old, new = (kept_run(arguments, file) for file in files)
     comparison = old.diff(new, answers=arguments.answers)
     captures.write_sides(arguments, comparison.to_dict(), old, new)
     if arguments.json:
@@ -146,9 +142,5 @@ def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
     target = next(captures.target_of(side) for side in sides if side is not None)
     for number, file in enumerate(files):
         if sides[number] is None:
-            kept = kept_run(captures.with_target(arguments, target), file)
-            failed: int = session.failed(arguments, kept.failure)
-            if failed:
-                return failed
-            sides[number] = kept.runs[0]
+            sides[number] = kept_run(captures.with_target(arguments, target), file)
     return captures.difference(arguments, *sides)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.source import FromSource
+from neuroncore.base.source import imported
 
 
 def module(file: Path, **names: object) -> ModuleType:
@@ -20,17 +19,11 @@ def module(file: Path, **names: object) -> ModuleType:
         raise UsageError(f"there is no file {file}")
     if file.suffix != ".py" or not file.is_file():
         raise UsageError(f"{file} is not a Python file")
-    loader = FromSource(name, str(file))
-    module_spec = importlib.util.spec_from_loader(name, loader)
-    assert module_spec is not None
-    loaded = importlib.util.module_from_spec(module_spec)
-    sys.modules[name] = loaded
-    vars(loaded).update(names)
+    sys.modules.pop(name, None)  # another file of this name
     try:
-        loader.exec_module(loaded)
+        return imported(name, file, **names)
     except Exception as error:
         raise failure(file, error) from error
-    return loaded
 
 
 def failure(file: Path, error: Exception) -> UsageError:
