@@ -97,8 +97,8 @@ def _ended(arguments: argparse.Namespace) -> int:
     code = 2
     failure: str | dict[str, Any] | None = None
     try:
-        if getattr(arguments, "outputs", ()):
-            usage.check_outputs(arguments)
+        usage.check_needs(arguments)
+        usage.check_outputs(arguments)
         seconds = getattr(arguments, "time_limit", None)
         with nullcontext() if seconds is None else limits.limited(seconds):
             ended = int(arguments.command(arguments))

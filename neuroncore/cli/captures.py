@@ -17,7 +17,7 @@ from neuroncore.base.units import duration, size
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, terminal
 from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
-from neuroncore.cli.usage import add_output, telling
+from neuroncore.cli.usage import add_output, is_given, needs, option, telling
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -38,12 +38,15 @@ else:
 
 
 SCHEMA = "neuroncore.capture/1"
-NO_SOURCE = "name the kernel with --source FILE.py::KERNEL"
+# options of a kernel, which a command about a file from a device runs only with --source
+OF_KERNEL = dict.fromkeys(("args", "inputs", *ESTIMATED), "source")
 # A kernel belongs to a capture if at least this share of the capture's computations match
 # computations of the kernel. For the traces of bench/traces.csv, the share is 0.97 or more.
 MATCHED = 0.75
 # by the writer of DMA descriptors, in kernels of the older API: whether it writes before the run
 STATIC = {"compiler": True, "device": False}
+# arguments that have an effect on a file from a device
+OF_CAPTURE = ("file", "neff", "top", "json", "html", "open", "answers", "time_limit")
 WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
 
@@ -77,6 +80,7 @@ def add_import(actions: Any) -> None:
         help="write an HTML page of the run, as `neuroncore view` does",
     )
     add_launches(parser, named=False)
+    needs(parser, **OF_KERNEL)
     parser.set_defaults(command=import_, is_script=lambda _: False)
 
 
@@ -104,13 +108,12 @@ def refuse_program(arguments: argparse.Namespace) -> None:
 
 
 def refuse_others(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for arguments that a capture cannot use.
-
-    Some of them are arguments of a script. The others are options for the estimate of a kernel."""
-    for name in (*ESTIMATED, "args", "inputs"):
-        if getattr(arguments, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{arguments.file} is from a device, but {option} is only for kernels")
+    """Raise UsageError for arguments that have no effect on a capture: options of a run and of an
+    estimate, and arguments of a script."""
+    for action in arguments.parser._actions:
+        if action.dest not in OF_CAPTURE and is_given(arguments, action.dest):
+            name = option(action.dest)
+            raise UsageError(f"{arguments.file} is from a device, but {name} is only for kernels")
     for word in (*arguments.others, *arguments.behind):
         hint = "`neuroncore profile import` has --source, --trace and --html"
         raise UsageError(
@@ -128,8 +131,6 @@ def import_(arguments: argparse.Namespace) -> int:
     if arguments.source:
         run = kept_run(with_target(arguments, target_of(capture)), arguments.source)
         capture = _at_source(capture, run)
-    elif arguments.args or arguments.inputs:
-        raise UsageError(NO_SOURCE)
     if arguments.trace:
         _write_trace(capture, arguments.trace)
     if arguments.html:
@@ -309,6 +310,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     executing.add_to(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     add_launches(parser, named=False)
+    needs(parser, **OF_KERNEL, tolerance="expect")
     parser.set_defaults(command=neff, is_script=lambda _: False)
 
 
@@ -324,8 +326,6 @@ def neff(arguments: argparse.Namespace) -> int:
     if arguments.source:
         run = kept_run(with_target(arguments, program.target), arguments.source)
         rows = sides.side_rows(program, slowest(run))
-    elif arguments.args or arguments.inputs:
-        raise UsageError(NO_SOURCE)
     if arguments.json:
         document = listing.document(program)
         document |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}

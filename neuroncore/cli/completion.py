@@ -28,7 +28,7 @@ def completion(arguments: argparse.Namespace) -> int:
     except ImportError:
         raise UsageError("completion needs shtab: pip install 'neuroncore[completion]'") from None
     parser = cli.parser()
-    for each in _parsers(parser):
+    for each in parsers(parser):
         for action in each._actions:
             if action.type in (None, Path) and _names_a_file(action):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
@@ -38,14 +38,14 @@ def completion(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Return a parser and the parsers of its commands."""
-    parsers = [parser]
+    every = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for each in dict.fromkeys(action.choices.values()):
-                parsers += _parsers(each)
-    return parsers
+                every += parsers(each)
+    return every
 
 
 def _names_a_file(action: argparse.Action) -> bool:

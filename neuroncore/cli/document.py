@@ -175,6 +175,11 @@ class Document:
                 self._refuse(finding)
 
     @property
+    def opening(self) -> documents.Opening:
+        """Return how the requested page opens."""
+        return documents.Opening(self.arguments.line, self.arguments.watched)
+
+    @property
     def _is_brief(self) -> bool:
         """Return whether each launch gets one line: for a script, unless --verbose is given.
 
@@ -227,9 +232,8 @@ class Document:
             self.say(f"saved      {self.arguments.save}")
         if self.arguments.html and self.shown:
             asked = self.arguments
-            opening = documents.Opening(asked.line, asked.watched)
             with writing(f"--html {asked.html}"), progress(lambda: f"writing {asked.html}"):
-                viewing.page(self.shown, opening).save(asked.html)
+                viewing.page(self.shown, self.opening).save(asked.html)
             address = asked.html.resolve().as_uri()
             self.say(f"page       {asked.html} (open it in a browser: {address})")
             if asked.open:

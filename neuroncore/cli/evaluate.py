@@ -18,7 +18,7 @@ from neuroncore.base.errors import UsageError, reading, writing
 from neuroncore.base.progress import progress
 from neuroncore.base.source import source_text
 from neuroncore.base.units import duration, plural
-from neuroncore.cli.usage import SECONDS, add_output, gib
+from neuroncore.cli.usage import SECONDS, add_output, gib, needs
 from neuroncore.eval import blindness, isolation, trace
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec
@@ -77,6 +77,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="examine only the first candidate, and report the instructions on which its verdict "
         "does not depend: it still passes if such an instruction writes zeros",
     )
+    needs(parser, resume="jsonl", trace_hacks="trace")
     parser.set_defaults(command=command)
 
 
@@ -188,8 +189,6 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("no candidates: give --candidate or --batch")
     if arguments.examine:
         return _examine(wanted, files[0], pool(arguments))
-    if arguments.resume and arguments.jsonl is None:
-        raise UsageError("--resume needs --jsonl")
     return _judge(wanted, files, arguments)
 
 

@@ -85,6 +85,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     add_harness(parser)
     add_page(parser, "--html")
+    usage.needs(parser, trace_flows="trace", window="html", values="html")
     add_running(parser)
 
 

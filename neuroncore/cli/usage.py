@@ -33,7 +33,7 @@ EXECUTION = (
     *("precision_bound", "api"),
 )
 SECONDS = 1e9  # the largest limit on time, about 30 years
-# the arguments of all commands that name a file to read
+# the arguments of all commands that name a file to read; a test finds those that are missing
 INPUTS = (
     *("file", "files", "old", "new", "spec", "candidate", "inputs", "ref", "source", "neff"),
     *("neff_path", "session_file", "arrays", "expect", "rows", "table", "offsets", "recorder"),
@@ -102,6 +102,29 @@ def add_output(parser: argparse.ArgumentParser, *names: str, **settings: Any) ->
     parser.set_defaults(outputs=(*(parser.get_default("outputs") or ()), action.dest))
 
 
+def needs(parser: argparse.ArgumentParser, **needed: str) -> None:
+    """Declare arguments that have no effect without another one: `port="serve"` means that --port
+    needs --serve. `check_needs` refuses them."""
+    parser.set_defaults(needs={**(parser.get_default("needs") or {}), **needed})
+
+
+def check_needs(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for an argument that has no effect because another one is missing."""
+    for name, other in getattr(arguments, "needs", {}).items():
+        if is_given(arguments, name) and not is_given(arguments, other):
+            raise UsageError(f"{option(name)} needs {option(other)}")
+
+
+def is_given(arguments: argparse.Namespace, name: str) -> bool:
+    """Return whether a command has an argument with another value than the default."""
+    return name in arguments and getattr(arguments, name) != arguments.parser.get_default(name)
+
+
+def option(name: str) -> str:
+    """Return the option of an argument: --clock-phase for `clock_phase`."""
+    return f"--{name.replace('_', '-')}"
+
+
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Raise UsageError if a file of `add_output`
 
@@ -116,12 +139,11 @@ def check_outputs(arguments: argparse.Namespace) -> None:
     read = [file for file in _files_in(inputs) if os.path.isfile(file)]
     seen: dict[Path, str] = {}
     for name, path in given.items():
-        option = f"--{name.replace('_', '-')}"
         if path.is_file() and any(path.samefile(file) for file in read):
-            raise UsageError(f"{option} {path} would overwrite a file that the command reads")
-        _check_writable(option, path)
-        if (other := seen.setdefault(path.resolve(), option)) != option and _keeps(path):
-            raise UsageError(f"{other} and {option} would write the same file {path}")
+            raise UsageError(f"{option(name)} {path} would overwrite a file that the command reads")
+        _check_writable(option(name), path)
+        if (other := seen.setdefault(path.resolve(), name)) != name and _keeps(path):
+            raise UsageError(f"{option(other)} and {option(name)} would write the same file {path}")
 
 
 @contextmanager
@@ -149,12 +171,12 @@ def _keeps(path: Path) -> bool:
     return path.is_file() or not path.exists()
 
 
-def _check_writable(option: str, path: Path) -> None:
+def _check_writable(named: str, path: Path) -> None:
     """Raise UsageError if the file of an option can't be written."""
     existed = path.exists()
     if existed and not (path.is_file() or path.is_dir()):
         return  # opening a pipe would wait for its reader
-    with writing(f"{option} {path}"):
+    with writing(f"{named} {path}"):
         path.open("ab").close()
     if not existed:
         path.resolve().unlink()  # of a symbolic link, only the file is removed
@@ -181,6 +203,7 @@ def add_world(parser: argparse.ArgumentParser) -> None:
         help="the instance of the ranks, such as trn2.48xlarge (default: the largest instance with "
         "chips of the target)",
     )
+    needs(parser, lnc="ranks", instance="ranks")
 
 
 def resolve_world(arguments: argparse.Namespace, named: str) -> None:
@@ -190,19 +213,14 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
     becomes the machine of the instance. Raise UsageError
 
     * if --ranks is 0 or too large;
-    * if --lnc or --instance is given without --ranks;
     * if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL.
       Scripts and saved runs would ignore these options."""
     refuse_arguments(arguments, named)
-    if arguments.ranks is None:
-        for option in ("lnc", "instance"):
-            if getattr(arguments, option) is not None:
-                raise UsageError(f"--{option} needs --ranks")
-    elif "::" not in named:
-        raise UsageError(f"--ranks needs a kernel: {named}::KERNEL")
-    elif arguments.ranks == 0:
-        raise UsageError("--ranks must be at least 1")
-    else:
+    if arguments.ranks is not None:
+        if "::" not in named:
+            raise UsageError(f"--ranks needs a kernel: {named}::KERNEL")
+        if arguments.ranks == 0:
+            raise UsageError("--ranks must be at least 1")
         worlds.check_size(arguments.ranks, arguments.lnc or 1)
     if arguments.instance is not None and arguments.target is None:
         arguments.target = instances.find(arguments.instance).chip.machine
@@ -211,9 +229,9 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
 def refuse_arguments(arguments: argparse.Namespace, *named: str) -> None:
     """Raise UsageError for --args, --inputs and --ref if no file in `named` is a kernel
     FILE.py::KERNEL."""
-    for option in ("args", "inputs", "ref") if not any("::" in file for file in named) else ():
-        if getattr(arguments, option, None) is not None:
-            raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")
+    for name in ("args", "inputs", "ref") if not any("::" in file for file in named) else ():
+        if is_given(arguments, name):
+            raise UsageError(f"{option(name)} needs a kernel: FILE.py::KERNEL")
 
 
 def refuse_execution(arguments: argparse.Namespace, *files: str) -> None:
@@ -223,9 +241,10 @@ def refuse_execution(arguments: argparse.Namespace, *files: str) -> None:
         return
     file = files[0]
     for name in EXECUTION:
-        if getattr(arguments, name, None) != arguments.parser.get_default(name):
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{file} is a saved run, but {option} is only for kernels and scripts")
+        if is_given(arguments, name):
+            raise UsageError(
+                f"{file} is a saved run, but {option(name)} is only for kernels and scripts"
+            )
     for word in (*arguments.others, *arguments.behind):
         raise UsageError(f"{file} is a saved run, but {word} is an argument for a script")
 

@@ -14,7 +14,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.cli import captures, terminal
 from neuroncore.cli.document import Document
 from neuroncore.cli.run import add_page, add_running, finished
-from neuroncore.cli.usage import check_outputs, natural, refuse_execution, resolve_world
+from neuroncore.cli.usage import check_outputs, natural, needs, refuse_execution, resolve_world
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
 
@@ -60,6 +60,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=natural, default=0, help="the port for --serve (default: any free port)"
     )
+    needs(parser, port="serve")
     add_running(parser)
     parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
 
@@ -79,20 +80,12 @@ def view(arguments: argparse.Namespace) -> int:
     document = Document(arguments)
     code = finished(arguments, document)
     if arguments.serve and document.shown:
-        _serve(document, arguments.port)
+        _serve(document)
     return code
 
 
 def _view_capture(arguments: argparse.Namespace) -> int:
-    """Write the page of a trace, or of the estimate of a compiled program.
-
-    Raise UsageError for --serve and --watch, because a capture has no values and does not
-    change."""
-    if arguments.serve or arguments.watch:
-        option = "--serve" if arguments.serve else "--watch"
-        raise UsageError(
-            f"{arguments.file} is from a device, but {option} is only for kernels and scripts"
-        )
+    """Write the page of a trace, or of the estimate of a compiled program."""
     captures.refuse_others(arguments)
     captures.write_page(captures.load(arguments, arguments.file), arguments.html)
     if arguments.open:
@@ -111,8 +104,8 @@ def _default_page(file: str) -> Path:
     return path
 
 
-def _serve(document: Document, port: int) -> None:
-    server = serving.Server(document.shown, port)
+def _serve(document: Document) -> None:
+    server = serving.Server(document.shown, document.arguments.port, document.opening)
     document.say(f"page       {server.url} (open it in a browser; Ctrl-C ends it)")
     if document.arguments.open:
         webbrowser.open(server.url)

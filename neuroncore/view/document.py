@@ -180,7 +180,8 @@ def document(
     launches: Iterable[Shown], opening: Opening = USUAL, served: bool = False
 ) -> dict[str, Any]:
     """Return the document of launches, core by core. A `served` page requests values step by step.
-    Raises UsageError if a window has no instruction."""
+    Raises UsageError if a window has no instruction, or if no instruction is at or after the line
+    at which the page opens."""
     launches, texts = list(launches), sources.Texts()
     for window in {launch.window for launch in launches if launch.window is not None}:
         if not any(map(len, (part for launch in launches for part in launch.parts))):
@@ -201,6 +202,7 @@ def document(
             zip(launch.timelines, launch.parts, _values(launch, served), strict=True)
         )
     ]
+    _check_line(opening.line, cores)
     outcomes = [launch.outcome for launch in launches if launch.outcome is not None]
     errors = [_outcome(outcome, texts) for outcome in outcomes if outcome.kind == "failed"]
     return {
@@ -215,6 +217,14 @@ def document(
         "cores": cores,
         "files": texts.table(),
     }
+
+
+def _check_line(number: int | None, cores: Sequence[dict[str, Any]]) -> None:
+    """Raise UsageError if a page can't open at line `number` of its first file."""
+    lines = [line for core in cores for line in core["lines"]]
+    last = max((line["line"] for line in lines if line["file"] == lines[0]["file"]), default=0)
+    if number is not None and 0 < last < number:
+        raise UsageError(f"the page can't open at line {number}: the last instruction is at {last}")
 
 
 def _first(launches: Sequence[Shown]) -> int:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.view import elements as values
-from neuroncore.view.document import PageWindow, Shown
+from neuroncore.view.document import USUAL, Opening, PageWindow, Shown
 from neuroncore.view.page import FRAME_HEIGHT, page
 
 ADDRESS = "127.0.0.1"
@@ -42,8 +42,8 @@ class Server:
     closed. A notebook displays the page. Raises UsageError if the port is in use, or is not a valid
     port."""
 
-    def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
-        self.launches = launches
+    def __init__(self, launches: Sequence[Shown], port: int = 0, opening: Opening = USUAL) -> None:
+        self.launches, self._opening = launches, opening
         self._token = secrets.token_urlsafe(16)
         self._one_by_one = threading.Lock()  # a replay can be at one step only
         self._steps: dict[int, values.Steps] = {}
@@ -103,7 +103,7 @@ class Server:
         if "window" in query:
             first, last = map(int, query["window"].split(":"))
             launches = [replace(launch, window=PageWindow(first, last)) for launch in launches]
-        return Answer(HTTPStatus.OK, "text/html", page(launches, served=True).html)
+        return Answer(HTTPStatus.OK, "text/html", page(launches, self._opening, served=True).html)
 
     def _values(self, query: dict[str, str]) -> Answer:
         """Return the contents of an instruction's operands. `query` contains the number of the

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 from cli_files import KERNEL
 
-from neuroncore.cli import main, parser
+from neuroncore.cli import main, parser, usage
+from neuroncore.cli.completion import parsers
 
+# arguments that are names, folders and addresses
+NO_FILES = (
+    *("args", "target", "checkouts", "instance", "numerics", "batch", "dask", "cache"),
+    *("submissions", "folder", "name", "sources", "records"),
+)
 NAMED = "k.py::double"
 OTHER_KERNEL = (
     KERNEL
@@ -75,12 +81,48 @@ def test_an_output_that_cant_be_written_is_refused_before_the_work(capsys):
 
 def test_each_option_whose_name_is_that_of_an_output_is_checked():
     """Values like OUT.html in the help are files that a command writes."""
-    commands = parser()._subparsers._group_actions[0].choices
-    for name, command in commands.items():
+    for command in parsers(parser()):
         outputs = command.get_default("outputs") or ()
         for action in command._actions:
             if (action.metavar or "").startswith("OUT"):
-                assert action.dest in outputs, (name, action.dest)
+                assert action.dest in outputs, (command.prog, action.dest)
+
+
+def test_each_argument_that_is_a_text_is_an_input_or_no_file():
+    """A new argument must be in `usage.INPUTS` if it names a file to read."""
+    for command in parsers(parser()):
+        outputs = command.get_default("outputs") or ()
+        for action in command._actions:
+            takes_text = action.nargs != 0 and action.type in (None, Path) and not action.choices
+            if takes_text and action.dest not in (*outputs, *usage.INPUTS, *NO_FILES):
+                pytest.fail(f"{command.prog} {action.dest}")
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (("run", NAMED, "--trace-flows"), "--trace"),
+        (("run", NAMED, "--window", "0:1"), "--html"),
+        (("run", NAMED, "--values", "none"), "--html"),
+        (("run", NAMED, "--lnc", "2"), "--ranks"),
+        (("view", NAMED, "--port", "8000"), "--serve"),
+        (("eval", "--spec", "s.py", "--candidate", "k.py", "--resume"), "--jsonl"),
+        (("eval", "--spec", "s.py", "--candidate", "k.py", "--trace-hacks"), "--trace"),
+        (("neff", "k.neff", "--args", "1"), "--source"),
+        (("neff", "k.neff", "--order", "in-order"), "--source"),
+        (("neff", "k.neff", "--tolerance", "0.1"), "--expect"),
+        (("profile", "import", "k.ntff", "--inputs", "inputs"), "--source"),
+    ],
+)
+def test_an_option_without_effect_is_refused(capsys, words, needed):
+    option = next(word for word in reversed(words) if word.startswith("--"))
+    assert refused(capsys, *words) == f"neuroncore: {option} needs {needed}\n"
+
+
+def test_the_page_cant_open_at_a_line_after_the_last_instruction(capsys):
+    last = KERNEL.count("\n")
+    assert "the page can't open at line" in refused(capsys, "view", NAMED, "--line", str(last + 9))
+    assert main(["view", NAMED, "--line", "2"]) == 0
 
 
 @pytest.mark.parametrize(
