@@ -14,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from neuroncore.base.errors import UsageError, reading, writing
+from neuroncore.base.errors import UsageError, writing
 from neuroncore.base.progress import progress
-from neuroncore.base.source import source_text
 from neuroncore.base.units import duration, plural
 from neuroncore.cli.usage import SECONDS, add_output, gib, needs
 from neuroncore.eval import blindness, isolation, trace
@@ -203,7 +202,7 @@ def _in(folder: Path | None) -> list[Path]:
 def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -> int:
     begun = time.perf_counter()
     old = _done(arguments.jsonl) if arguments.resume else {}
-    candidates = [Candidate(str(file), _source(file)) for file in files]
+    candidates = [*map(Candidate.of_file, files)]
     keys = {candidate: candidate.key(wanted) for candidate in candidates}
     pending = [candidate for candidate in candidates if keys[candidate] not in old]
     known = [old[keys[candidate]] for candidate in candidates if keys[candidate] in old]
@@ -262,14 +261,6 @@ def _secret(verdict: dict[str, Any]) -> str:
     return f"; --secret {verdict['repeat']['secret']} gives the same hidden inputs again"
 
 
-def _source(file: Path) -> str:
-    """Return the source of a candidate.
-
-    Bytes that can't be decoded become U+FFFD, which Python accepts only in strings and comments."""
-    with reading(file):
-        return source_text(file, "replace")
-
-
 def _done(file: Path) -> dict[str, dict[str, Any]]:
     """Return the verdicts in a file, by key. If the last line is incomplete, remove it from the
     file."""
@@ -316,7 +307,7 @@ def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _examine(wanted: Spec, file: Path, settings: Pool) -> int:
-    report = blindness.examined(wanted, Candidate(str(file), _source(file)), settings)
+    report = blindness.examined(wanted, Candidate.of_file(file), settings)
     for line in report.lines():
         print(line)
     return int(bool(report.unseen or report.idle_inputs or report.weak_results))

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from neuroncore.base import jit
 from neuroncore.base.errors import UsageError
-from neuroncore.base.source import source_text
 from neuroncore.eval import isolation
 from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.loading import load_spec
@@ -146,7 +145,8 @@ def evaluate(
     pool = pool or Pool()
     fingerprint = spec.fingerprint()
     remaining: list[Candidate] = []
-    for candidate in map(_candidate, candidates):
+    for given in candidates:
+        candidate = given if isinstance(given, Candidate) else Candidate.of_file(given)
         known = _kept(candidate, spec, pool)
         if known is None:
             remaining.append(candidate)
@@ -158,15 +158,6 @@ def evaluate(
             pool.cache.mkdir(parents=True, exist_ok=True)
             (pool.cache / f"{verdict['key']}.json").write_text(json.dumps(verdict), "utf-8")
         yield verdict
-
-
-def _candidate(candidate: Candidate | str | Path) -> Candidate:
-    if isinstance(candidate, Candidate):
-        return candidate
-    try:
-        return Candidate(str(candidate), source_text(Path(candidate), "replace"))
-    except OSError as error:
-        raise UsageError(f"{candidate} can't be read: {error}") from None
 
 
 def _kept(candidate: Candidate, spec: Spec, pool: Pool) -> Verdict | None:

@@ -11,9 +11,12 @@ import gc
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from neuroncore.base.errors import reading
 from neuroncore.base.lazy import version
+from neuroncore.base.source import source_text
 from neuroncore.eval import answers
 from neuroncore.eval.answers import Isolation
 from neuroncore.eval.child import Request, Task
@@ -36,6 +39,15 @@ class Candidate:
 
     name: str
     source: str
+
+    @classmethod
+    def of_file(cls, file: str | Path) -> Candidate:
+        """Return the candidate in a file. Raise UsageError if the file can't be read.
+
+        Bytes that can't be decoded become U+FFFD, which Python accepts only in strings and
+        comments."""
+        with reading(file):
+            return cls(str(file), source_text(Path(file), "replace"))
 
     @property
     def sha256(self) -> str:

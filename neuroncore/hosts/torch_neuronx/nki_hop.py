@@ -20,16 +20,15 @@ def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
 class TorchNeuronNKIKernel:
     """A kernel and the grid of its launches, as in torch's native backend.
 
-    If `kernel_return` is False, the kernel writes its results to the arguments in
-    `return_tensor_overrides`, and a call returns None (source: open-lm-engine's kernels of
-    swiglu)."""
+    If `kernel_return` is False, the kernel writes its results to arguments, and a call returns None
+    (source: open-lm-engine's kernels of swiglu). `return_tensor_overrides` names these arguments
+    for torch's compiler. It has no effect here, because a kernel may write to any argument."""
 
     def __init__(
         self,
         func: Callable[..., Any],
         grid: int | tuple[int, ...] = (),
         kernel_return: bool = True,
-        return_tensor_overrides: tuple[Any, ...] = (),
         **_: Any,
     ) -> None:
         self._launch = writing(func)[grid] if grid != () else writing(func)
