@@ -12,7 +12,7 @@ from neuroncore.clause import cost
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Constant, Integer
 from neuroncore.clause.instruction import FOLDING, instruction
-from neuroncore.clause.operand import Out, Reduced
+from neuroncore.clause.operand import Out, Reduced, Single
 from neuroncore.core import engines, sums
 from neuroncore.core.core import Core
 from neuroncore.memory.tile import Tile
@@ -92,8 +92,8 @@ def range_select(
     on_true_tile: words.Floats,
     comp_op0: words.Comparison,
     comp_op1: words.Comparison,
-    bound0: words.Bound,
-    bound1: words.Bound,
+    bound0: Single,
+    bound1: Single,
     reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce,
     reduce_res: Reduced = None,
     reduce_op: reduction.Max = MAXIMUM,
@@ -109,7 +109,8 @@ def range_select(
     with a smaller range."""
     kept = numeric.rows(on_true_tile)
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
-    chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)
+    lower, upper = numeric.per_lane(bound0, kept), numeric.per_lane(bound1, kept)
+    chosen = holds(comp_op0, places, lower) & holds(comp_op1, places, upper)
     out = numeric.where(chosen, kept, np.float32(LEAST))
     sums.accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
     dst.store(out)
@@ -195,11 +196,11 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
     return places
 
 
-def holds(op: Operator, places: Any, bound: Tile) -> Any:
+def holds(op: Operator, places: Any, bounds: Any) -> Any:
     """Return a flag for each partition and position, [partitions, positions]: whether the position
     satisfies the comparison `op` with the bound of the partition."""
-    flags = np.empty((bound.shape[0], places.shape[1]), np.bool_)
-    op.apply(places, bound.column(), flags)
+    flags = np.empty((len(bounds), places.shape[1]), np.bool_)
+    op.apply(places, bounds[:, np.newaxis], flags)
     return flags
 
 

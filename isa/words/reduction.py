@@ -162,7 +162,6 @@ Comparison = Annotated[
     Operator, Op(names=("equal", "less", "less_equal", "greater", "greater_equal"))
 ]
 Floats = Annotated[Tile, Operand(reads=True, dtypes=FLOATS)]
-Bound = Annotated[Tile, reads("float32")]
 Filling = Annotated[float, Immediate(float, keyed=True)]
 Ids = Annotated[Tile, reads("float32 int32", SBUF)]
 Bounds = Annotated[Tile, writes("float32 int32", SBUF)]

@@ -1517,6 +1517,8 @@ def range_select(
     reduce_op: Any,
     range_start: Any,
     on_false_value: Any,
+    bound0_is_tile: bool,
+    bound1_is_tile: bool,
     reduce_res_is_tile: bool,
 ) -> Offsets | None:
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
@@ -1537,9 +1539,9 @@ def range_select(
         reduce_res = offsets.tiles["reduce_res"]
     if on_true_tile.storage.gaps is not None and not on_true_tile.dynamic:
         core.check_written("on_true_tile", on_true_tile, followed=True)
-    if bound0.storage.gaps is not None and not bound0.dynamic:
+    if bound0_is_tile and bound0.storage.gaps is not None and not bound0.dynamic:
         core.check_written("bound0", bound0, followed=True)
-    if bound1.storage.gaps is not None and not bound1.dynamic:
+    if bound1_is_tile and bound1.storage.gaps is not None and not bound1.dynamic:
         core.check_written("bound1", bound1, followed=True)
     if core.rounding is not None:
         core.rounding.begin(core.program_id, call.engine.value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -193,11 +194,14 @@ PATH = (
 
 class Alias(MetaPathFinder, Loader):
     """The import finder that imports `nki.x` as the module object `neuroncore.frontend.nki.x`. It
-    also finds the replacement for a framework's package that is not installed."""
+    also finds the replacement for a framework's package that is not installed, and adds the
+    emulated device to torch."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name == "torch":
+            return _with_device()
         root, dot, rest = name.partition(".")
         if root not in OURS or (root in STAND_INS and rest and not _is_alias(root)):
             return None
@@ -232,6 +236,28 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
     if holding(home) is not None:
         return vendor.missing(home, name)
     raise dialects.unknown(home, name, dir(module))
+
+
+class TorchLoader(SourceFileLoader):
+    """Loads torch, and makes it accept the device "neuron"."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        importlib.import_module("neuroncore.hosts.devices").stand_in(module)
+
+
+def _with_device() -> ModuleSpec | None:
+    """Return the spec of torch, with a loader that adds the emulated device.
+
+    torch imports the installed packages that add a device, as torch_neuronx does, unless
+    TORCH_DEVICE_BACKEND_AUTOLOAD is 0. Published scripts use the device without another import
+    (dstair/neuron-pytorch-native). Return None to load torch unchanged."""
+    spec = _installed("torch")
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0" or _installed("torch_neuronx"):
+        return None
+    if spec is not None and isinstance(spec.loader, SourceFileLoader):
+        spec.loader = TorchLoader(spec.loader.name, spec.loader.path)
+    return spec
 
 
 @functools.cache

@@ -4207,8 +4207,8 @@ def range_select(
     on_true_tile: Tile = MISSING,
     comp_op0: Any = MISSING,
     comp_op1: Any = MISSING,
-    bound0: Tile = MISSING,
-    bound1: Tile = MISSING,
+    bound0: TileOrNumber = MISSING,
+    bound1: TileOrNumber = MISSING,
     reduce_cmd: reduce_cmd | int = reduce_cmd.reset_reduce,
     reduce_res: MaybeTile = None,
     reduce_op: Any = OPERATORS["maximum"],
@@ -4237,6 +4237,8 @@ def range_select(
         settle(RANGE_SELECT, locals(), extra, unknown)
     core: Any = running() or current()
     try:
+        bound0_is_tile = isinstance(bound0, Tile)
+        bound1_is_tile = isinstance(bound1, Tile)
         reduce_res_is_tile = isinstance(reduce_res, Tile)
         try:
             comp_op0 = comp_op0.operator
@@ -4267,8 +4269,8 @@ def range_select(
                 (on_true_tile._signature or on_true_tile.signature()),
                 comp_op0,
                 comp_op1,
-                (bound0._signature or bound0.signature()),
-                (bound1._signature or bound1.signature()),
+                (bound0._signature or bound0.signature()) if bound0_is_tile else type(bound0),
+                (bound1._signature or bound1.signature()) if bound1_is_tile else type(bound1),
                 (reduce_res._signature or reduce_res.signature())
                 if reduce_res_is_tile
                 else type(reduce_res),
@@ -4301,6 +4303,8 @@ def range_select(
                 reduce_op,
                 range_start,
                 on_false_value,
+                bound0_is_tile,
+                bound1_is_tile,
                 reduce_res_is_tile,
             )
         except NeuronError:
@@ -4314,6 +4318,10 @@ def range_select(
             row = offsets.note(
                 frame_at(1),
                 (
+                    None if bound0_is_tile else bound0 or zero(bound0),
+                    Tile if bound0_is_tile else type(bound0),
+                    None if bound1_is_tile else bound1 or zero(bound1),
+                    Tile if bound1_is_tile else type(bound1),
                     range_start or zero(range_start),
                     type(range_start),
                 ),
@@ -4334,12 +4342,16 @@ def range_select(
                     on_true_tile.storage.id,
                     numbers[on_true_tile.geometry],
                     on_true_tile.offset,
-                    bound0.storage.id,
-                    numbers[bound0.geometry],
-                    bound0.offset,
-                    bound1.storage.id,
-                    numbers[bound1.geometry],
-                    bound1.offset,
+                    *(
+                        (bound0.storage.id, numbers[bound0.geometry], bound0.offset)
+                        if bound0_is_tile
+                        else ()
+                    ),
+                    *(
+                        (bound1.storage.id, numbers[bound1.geometry], bound1.offset)
+                        if bound1_is_tile
+                        else ()
+                    ),
                     dst.storage.id,
                     numbers[dst.geometry],
                     dst.offset,
@@ -4350,6 +4362,10 @@ def range_select(
                     ),
                     program.data.value(
                         (
+                            None if bound0_is_tile else bound0 or zero(bound0),
+                            Tile if bound0_is_tile else type(bound0),
+                            None if bound1_is_tile else bound1 or zero(bound1),
+                            Tile if bound1_is_tile else type(bound1),
                             range_start or zero(range_start),
                             type(range_start),
                         )

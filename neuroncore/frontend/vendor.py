@@ -137,19 +137,23 @@ PACKAGES = (
     Package("neuronxcc.starfish", CLOSED),
     *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),
     Package("libneuronxla", COMPILER),
+    Package("libtorch_neuronx_lite", LAUNCHING.format("libtorch_neuronx_lite")),
+    Package("neuron_dtypes", CLOSED),
     *(Package(name, LAUNCHING.format(name), stand_in=True) for name in FRAMEWORKS),
     Package("torch.classes.neuron", LAUNCHING.format("torch_neuronx")),
     Package("torch.neuron", LAUNCHING.format("torch_neuronx")),
 )
 
 
-# Names of missing packages that mean the same as a name of the API. Launches of one kernel show
-# this: releases of NeuronX Distributed Inference write grid = (vnc(n),) or (nc(n),), and NeuronX
-# Distributed writes VNC(2).
+# Names of missing packages that mean the same as a name that neuroncore has. Launches of one kernel
+# show this: releases of NeuronX Distributed Inference write grid = (vnc(n),) or (nc(n),), NeuronX
+# Distributed writes VNC(2), and vllm-neuron imports wrap_nki from either of two packages.
 SAME = {
     "neuronxcc.nki.compiler.backends.neuron.dimensions.VNC": ("neuronxcc.nki.language", "nc"),
     "neuronxcc.starfish.penguin.targets.nki.private_api.vnc": ("neuronxcc.nki.language", "nc"),
     "neuronxcc.nki._private.private_api.cc_div": ("neuronxcc.nki.nccl.collectives", "cc_div"),
+    "libtorch_neuronx_lite.nki.nki_hop.wrap_nki": ("torch_neuronx.nki_hop", "wrap_nki"),
+    "neuron_dtypes.static_cast": ("neuronxcc.starfish.support.dtype", "static_cast"),
 }
 
 

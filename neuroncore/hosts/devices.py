@@ -42,7 +42,6 @@ def device(caller: str) -> Any:
     return framework("torch", caller).device(NAME)
 
 
-@functools.cache
 def prepare_torch() -> None:
     """Prepare torch, if it is installed. Then torch accepts the devices "xla" and "neuron", and
     torch.compile calls kernels without tracing into them. torch.compile's backend "neuron" executes
@@ -51,6 +50,13 @@ def prepare_torch() -> None:
         return
     torch = import_module("torch")
     stand_in(torch)
+    prepare_launches(torch)
+
+
+@functools.cache
+def prepare_launches(torch: Any) -> None:
+    """Prepare kernels for tensors on the device and for torch.compile. This imports torch's
+    compiler, which takes a second."""
     for kind in (Kernel, OlderKernel):
         call = torch.compiler.disable(on_device(kind.__call__))
         kind.__call__ = call  # type: ignore[method-assign]
@@ -69,9 +75,10 @@ MOVES = {
 }
 
 
+@functools.cache
 def stand_in(torch: Any) -> None:
     """Make torch accept the devices "xla" and "neuron" everywhere, and add the module
-    torch.neuron."""
+    torch.neuron. The first use of a device prepares launches."""
     tensor = torch.Tensor
     answers = {
         tensor.device.__get__: torch.device(NAME),
@@ -92,6 +99,8 @@ def stand_in(torch: Any) -> None:
                 here = [_here(torch, argument) for argument in args]
                 return function(*here, **{n: _here(torch, value) for n, value in named.items()})
             if function in named_by:  # the device is the first argument, or has a name
+                if any(_is_ours(torch, value) for value in [*args, *named.values()]):
+                    prepare_launches(torch)
                 first = map(_as_xla, args[:1])
                 return function(*first, *args[1:], **{n: _as_xla(x) for n, x in named.items()})
             if function in answers and is_marked(args[0]):

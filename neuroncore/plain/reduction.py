@@ -146,7 +146,7 @@ def range_select(i: Any) -> None:
     n = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :]."""
     x = i.on_true_tile.rows()
     n = (i.range_start + np.arange(x.shape[1])).astype(F)[np.newaxis]
-    inside = apply(i.comp_op0, n, i.bound0.rows()) * apply(i.comp_op1, n, i.bound1.rows())
+    inside = apply(i.comp_op0, n, column(i.bound0)) * apply(i.comp_op1, n, column(i.bound1))
     out = np.where(inside != 0, x, LEAST)
     i.core.reduce(i, i.on_true_tile, out, i.reduce_op, i.reduce_cmd)
 

@@ -26,9 +26,10 @@ BESIDES = {
     "neuronxcc.nki.language": {"constants"},
 }
 SMALL = {
-    "nki": {"collectives", "dtype", "jit", "simulate", "Kernel", *PARTS},
+    "nki": {"collectives", "dtype", "jit", "simulate", "simulator", "Kernel", *PARTS},
     "nki.collectives": {*collectives.__all__},
     "nki.compiler": {"enable_stack_allocator", "skip_middle_end_transformations"},
+    "nki.simulator": {"simulate_kernel"},
     "nki.typing": {"mutable", "mutable_tensor", "scalar", "tensor"},
     "neuronxcc.nki": {
         "FrameworkKernel",

@@ -226,6 +226,20 @@ def test_names_that_the_api_has_elsewhere_are_aliases():
     assert vnc is nc and VNC is nc
 
 
+def test_names_of_other_packages_mean_what_neuroncore_has():
+    import libtorch_neuronx_lite
+    import neuron_dtypes
+    import nki.language as nl
+    from libtorch_neuronx_lite.nki.nki_hop import wrap_nki
+    from torch_neuronx.nki_hop import wrap_nki as usual
+
+    assert wrap_nki is usual
+    third = neuron_dtypes.static_cast(X / 3, nl.bfloat16)
+    assert third.dtype == nl.bfloat16 and third.shape == X.shape
+    refused(lambda: libtorch_neuronx_lite.compiled(X), "neuroncore's replacement has only")
+    refused(lambda: neuron_dtypes.finfo(nl.bfloat16), "neuron_dtypes.finfo is not part")
+
+
 def test_the_target_of_the_compiler_is_the_machine_of_the_launch():
     import nki.compiler.target as target
 

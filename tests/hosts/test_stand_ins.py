@@ -111,6 +111,38 @@ assert xm.get_rng_state() == 3
     python(ACTIVE + code, tmp_path)
 
 
+ALONE = """
+import torch
+x = torch.ones(2, 3).to(torch.device("neuron"))
+assert x.device.type == "xla" and torch.neuron.device_count() == 1
+import nki, nki.isa as nisa, nki.language as nl
+@nki.jit
+def copied(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, x)
+    return out
+assert torch.compile(copied, backend="neuron")(x).is_xla and not copied(x.cpu()).is_xla
+"""
+
+
+def test_torch_has_the_device_without_another_import(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "program.py").write_text(ACTIVE + ALONE)
+    python("import program", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("reason", ["switched off", "another package adds it"])
+def test_torch_is_unchanged(reason, tmp_path):
+    pytest.importorskip("torch")
+    before = "import os; os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'\n"
+    if reason != "switched off":
+        before = ""
+        (tmp_path / "torch_neuronx.py").write_text("")
+    (tmp_path / "program.py").write_text(before + ACTIVE + "import torch; torch.device('neuron')")
+    said = python("import program", tmp_path, tmp_path, status=1).stderr
+    assert "at start of device string: neuron" in said
+
+
 def test_tensors_of_the_cpu_and_of_the_device_do_not_mix(tmp_path):
     pytest.importorskip("torch")
     code = """

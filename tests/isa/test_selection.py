@@ -25,12 +25,16 @@ def some_bounds(device, partitions, size, start=0):
     return [device.tile(bound.astype(np.float32)) for bound in (low, high)]
 
 
-def select(device, src, bounds, op0=nl.greater_equal, op1=nl.less, dst="float32", **more):
+def select(
+    device, src, bounds, op0=nl.greater_equal, op1=nl.less, dst="float32", as_tiles=True, **more
+):
     """Select from an array or a tile, with bounds that are tiles or one number for all
-    partitions."""
+    partitions, which becomes a tile if `as_tiles` is set."""
     src = device.tile(src) if isinstance(src, np.ndarray) else src
     columns = [
-        device.tile(np.full((src.shape[0], 1), b, np.float32)) if isinstance(b, int | float) else b
+        device.tile(np.full((src.shape[0], 1), b, np.float32))
+        if as_tiles and isinstance(b, int | float)
+        else b
         for b in bounds
     ]
     out = device.empty(src.shape, dst)
@@ -48,6 +52,16 @@ def test_both_comparisons_must_be_true(target):
     for shape in ((1, 1), (3, 7), (5, 2, 3, 4)):
         select(device, noise(shape), some_bounds(device, shape[0], 12))
     device.agrees()
+
+
+def test_a_bound_is_a_column_or_a_number_of_the_instruction():
+    device = Device("trn2")
+    low, high = some_bounds(device, 5, 9)
+    data = noise((5, 9), special=False)
+    for bounds in ((low, 4.5), (2.0, high), (3, 7.0)):
+        select(device, data, bounds, as_tiles=False)
+    device.agrees()
+    assert (select(device, data, (3, 7.0), as_tiles=False)[:, 3:7] == data[:, 3:7]).all()
 
 
 def test_the_fill_value_becomes_infinite_in_formats_with_a_smaller_range():

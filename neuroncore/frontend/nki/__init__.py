@@ -15,10 +15,13 @@ from neuroncore.frontend.nki.kernel import simulate as simulate
 if _TYPE_CHECKING:
     from neuroncore.frontend.nki import collectives as collectives
     from neuroncore.frontend.nki import compiler as compiler
+    from neuroncore.frontend.nki import simulator as simulator
     from neuroncore.frontend.nki import typing as typing
 
+__version__ = "0.0.0+neuroncore"  # scripts print it among the versions of their environment
 __all__ = [
-    "Kernel", "collectives", "compiler", "dtype", "isa", "jit", "language", "simulate", "typing",
+    "Kernel", "collectives", "compiler", "dtype", "isa", "jit", "language", "simulate", "simulator",
+    "typing",
 ]  # fmt: skip
 
 

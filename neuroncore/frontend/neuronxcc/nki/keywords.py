@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from functools import cache
+from inspect import CO_VARARGS
 from types import CodeType
 from typing import Any
 
@@ -40,7 +41,9 @@ def check_keywords(
         return
     code = code or sys._getframe(1).f_code
     called = name or code.co_name
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    count = code.co_argcount + code.co_kwonlyargcount
+    parameters = code.co_varnames[:count]
+    rest = [f"*{code.co_varnames[count]}"] if code.co_flags & CO_VARARGS else []
     for keyword in sorted(unknown):
         if keyword not in IGNORED:
             hint = did_you_mean(keyword, [*parameters, *known])
@@ -48,7 +51,7 @@ def check_keywords(
             raise SignatureError(
                 f"{called} has no parameter {keyword!r}",
                 argument=keyword,
-                expected=f"{called}({', '.join(parameters)})",
+                expected=f"{called}({', '.join([*rest, *parameters])})",
                 hint=hint or (dst_hint if keyword == "dst" else None),
             )
         warnings.warn(f"{called} ignores {keyword}=", stacklevel=source.user_level())
