@@ -109,8 +109,7 @@ def range_select(
     with a smaller range."""
     kept = numeric.rows(on_true_tile)
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
-    lower, upper = numeric.per_lane(bound0, kept), numeric.per_lane(bound1, kept)
-    chosen = holds(comp_op0, places, lower) & holds(comp_op1, places, upper)
+    chosen = holds(comp_op0, places, bound0, kept) & holds(comp_op1, places, bound1, kept)
     out = numeric.where(chosen, kept, np.float32(LEAST))
     sums.accumulate(core, vector, on_true_tile, out, reduce_op, reduce_cmd)
     dst.store(out)
@@ -196,11 +195,11 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
     return places
 
 
-def holds(op: Operator, places: Any, bounds: Any) -> Any:
-    """Return a flag for each partition and position, [partitions, positions]: whether the position
+def holds(op: Operator, places: Any, bound: Any, like: Any) -> Any:
+    """Return a flag for each partition and position, in the shape of `like`: whether the position
     satisfies the comparison `op` with the bound of the partition."""
-    flags = np.empty((len(bounds), places.shape[1]), np.bool_)
-    op.apply(places, bounds[:, np.newaxis], flags)
+    flags = np.empty(like.shape, np.bool_)
+    op.apply(places, numeric.per_lane(bound, like)[:, np.newaxis], flags)
     return flags
 
 
