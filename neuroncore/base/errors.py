@@ -325,6 +325,13 @@ def with_notes(text: str, error: BaseException, separator: str = "\n  ") -> str:
     return separator.join([text, *getattr(error, "__notes__", ())])
 
 
+def unknown(statement: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return a UsageError about an unknown name. It suggests the known name that is most
+    similar."""
+    hint = did_you_mean(name, known)
+    return UsageError(f"{statement}; {hint}" if hint else statement)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the known name that is most similar to the misspelled `name`, or None if
     none is similar."""

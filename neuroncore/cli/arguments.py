@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroncore.base.errors import UsageError, did_you_mean, reading
+from neuroncore.base.errors import UsageError, reading, unknown
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.source import encoding_error, imported
 from neuroncore.frontend.arguments import with_rank
@@ -133,9 +133,7 @@ def member(home: ModuleType, name: str) -> Callable[..., Any]:
     attribute = getattr(home, name, None)
     if not callable(attribute):
         functions = [n for n, value in vars(home).items() if callable(value)]
-        hint = did_you_mean(name, functions)
-        message = f"{home.__file__} has no function {name!r}"
-        raise UsageError(f"{message}; {hint}" if hint else message)
+        raise unknown(f"{home.__file__} has no function {name!r}", name, functions)
     return attribute  # type: ignore[no-any-return]
 
 

@@ -135,23 +135,11 @@ def import_(arguments: argparse.Namespace) -> int:
         _write_trace(capture, arguments.trace)
     if arguments.html:
         write_page(capture, arguments.html)
-    if arguments.json:
-        document = {"schema": SCHEMA, "kernel": capture.kernel, "summary": capture.summary}
-        terminal.write_json(document | {"why": capture.why().to_dict()})
-        return 0
-    for line in (*_figures(capture, _with_unit), "", *str(capture.why()).splitlines()[1:]):
-        terminal.write(line)
-    return 0
-
-
-def why(arguments: argparse.Namespace) -> int:
-    """Execute `neuroncore why` for a capture, and return the exit code."""
-    refuse_others(arguments)
-    reasons = load(arguments, arguments.file).why(arguments.top)
-    if arguments.json:
-        terminal.write_json({"schema": WHY_SCHEMA, "launches": [reasons.to_dict()], "error": None})
-    else:
-        terminal.write(str(reasons))
+    reasons = capture.why()
+    document = {"schema": SCHEMA, "kernel": capture.kernel, "summary": capture.summary}
+    document |= {"why": reasons.to_dict()}
+    lines = *_figures(capture, _with_unit), "", *str(reasons).splitlines()[1:]
+    terminal.answer(arguments, document, lines)
     return 0
 
 
@@ -166,25 +154,19 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
             joined = _at_source(run, other) if hasattr(other, "timelines") else run
             shown.append(joined)
             sides.append(joined.side)
-    comparison = differing.compared(*sides)
-    write_sides(arguments, comparison.to_dict(), *shown)
-    if arguments.json:
-        terminal.write_json(comparison.to_dict())
-    else:
-        terminal.write(str(comparison))
+    report(arguments, differing.compared(*sides), *shown)
     return 0
 
 
-def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: Any) -> None:
-    """Write the page of a comparison if the command has --html.
-
-    `document` is the comparison as a JSON object. `runs` are its two sides, Runs or captures."""
-    path = arguments.html
-    if path is None:
-        return
-    sides = [_side(run, arguments.answers) for run in runs]
-    with telling(path):
-        pages.of_sides(sides[0], sides[1], document).save(path)
+def report(arguments: argparse.Namespace, comparison: Any, *runs: Any) -> None:
+    """Print a comparison, and write its page if the command has --html. `runs` are its two sides,
+    Runs or captures."""
+    document = comparison.to_dict()
+    if (path := arguments.html) is not None:
+        old, new = (_side(run, arguments.answers) for run in runs)
+        with telling(path):
+            pages.of_sides(old, new, document).save(path)
+    terminal.answer(arguments, document, [str(comparison)])
 
 
 def _side(run: Any, answers: bool) -> pages.PageSide:
@@ -326,13 +308,10 @@ def neff(arguments: argparse.Namespace) -> int:
     if arguments.source:
         run = kept_run(with_target(arguments, program.target), arguments.source)
         rows = sides.side_rows(program, slowest(run))
-    if arguments.json:
-        document = listing.document(program)
-        document |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
-        terminal.write_json(document)
-        return 0
-    for line in sides.text(rows) if rows is not None else listing.text(program, arguments.all):
-        terminal.write(line)
+    document = listing.document(program)
+    document |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
+    lines = sides.text(rows) if rows is not None else listing.text(program, arguments.all)
+    terminal.answer(arguments, document, lines)
     return 0
 
 

@@ -98,10 +98,7 @@ def command(arguments: argparse.Namespace) -> int:
         machine.load(arguments.target)  # rejects unknown names before reading anything
     refuse_execution(arguments, *arguments.files)
     checked = together([_checked(file, arguments) for file in arguments.files])
-    if arguments.json:
-        terminal.write_json(checked.to_dict())
-    else:
-        terminal.write("\n".join(lines(checked)))
+    terminal.answer(arguments, checked.to_dict(), lines(checked))
     if arguments.sarif:
         arguments.sarif.write_text(json.dumps(sarif_log(checked.findings), indent=2), "utf-8")
     if checked.unfinished:

@@ -34,11 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     facts = environment()
-    if arguments.json:
-        terminal.write_json({"schema": SCHEMA, **facts})
-        return 0
-    for line in lines(facts):
-        terminal.write(line)
+    terminal.answer(arguments, {"schema": SCHEMA, **facts}, lines(facts))
     return 0
 
 

@@ -94,10 +94,7 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
         _save(arguments.save, outputs)
     document = {"schema": SCHEMA, "name": program.name, "outputs": rows}
     source = f"random inputs of seed {arguments.seed}" if drawn else f"inputs of {arguments.arrays}"
-    if arguments.json:
-        terminal.write_json(_finite(document))
-    for line in () if arguments.json else _text(program, source, rows):
-        terminal.write(line)
+    terminal.answer(arguments, _finite(document), _text(program, source, rows))
     return int(not all(row.get("agrees", True) for row in rows.values()))
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from neuroncore.base import errors
-from neuroncore.base.errors import KernelError, UsageError, did_you_mean
+from neuroncore.base.errors import KernelError, unknown
 from neuroncore.base.findings import CodeRule, rules
 
 LEGAL = "legal here"
@@ -111,8 +111,7 @@ def explain(arguments: argparse.Namespace) -> int:
     matching = [pages()[name]] if name in pages() else []
     matching += [page for page in pages().values() if name in page.symptoms]
     if not matching:
-        hint = did_you_mean(name, pages())
-        raise UsageError(f"unknown error code {name!r}" + (f"; {hint}" if hint else ""))
+        raise unknown(f"unknown error code {name!r}", name, pages())
     print("\n\n".join("\n".join(_printed(page)) for page in matching))
     return 0
 

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from neuroncore import machine
-from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.errors import unknown
 from neuroncore.base.units import either
 from neuroncore.clause import counterexample, example
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
@@ -45,8 +45,7 @@ def isa(arguments: argparse.Namespace) -> int:
     elif name in OPERATORS or name in FUNCTIONS:
         print("\n".join(_operator(name)))
     else:
-        hint = did_you_mean(name, known)
-        raise UsageError(f"there is no instruction {name!r}" + (f"; {hint}" if hint else ""))
+        raise unknown(f"there is no instruction {name!r}", name, known)
     return 0
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.errors import unknown
 from neuroncore.capture import difference as measured
 from neuroncore.capture import listing
 from neuroncore.capture import why as measured_why
@@ -246,8 +246,7 @@ def command(arguments: argparse.Namespace) -> int:
         terminal.write("\n".join(SPECIFICATIONS))
         return 0
     if name not in SPECIFICATIONS:
-        hint = did_you_mean(name, SPECIFICATIONS)
-        raise UsageError(f"there is no schema {name!r}" + (f"; {hint}" if hint else ""))
+        raise unknown(f"there is no schema {name!r}", name, SPECIFICATIONS)
     terminal.write_json(schema(name))
     return 0
 

@@ -342,11 +342,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     groups = summaries(rows)
     document: dict[str, Any] = {"schema": SCHEMA, "rows": [row._asdict() for row in rows]}
     document["harnesses"] = [group._asdict() for group in groups]
-    if arguments.json:
-        terminal.write_json(document)
-        return 0
-    for line in _calibrated(rows, groups):
-        terminal.write(line)
+    terminal.answer(arguments, document, _calibrated(rows, groups))
     return 0
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 NARROWEST = 40  # columns
@@ -59,6 +61,15 @@ def write(text: str) -> None:
 def write_json(document: Any) -> None:
     """Print a JSON object. Raise ValueError for numbers that JSON does not have."""
     print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+
+
+def answer(arguments: argparse.Namespace, document: Any, lines: Iterable[str]) -> None:
+    """Print the answer of a command: a JSON object with --json, lines without."""
+    if arguments.json:
+        write_json(document)
+        return
+    for line in lines:
+        write(line)
 
 
 def complain(text: Any) -> None:

@@ -84,7 +84,10 @@ class Reasons:
 
 def why(arguments: argparse.Namespace) -> int:
     if captures.named(arguments.file):
-        return captures.why(arguments)
+        captures.refuse_others(arguments)
+        of_capture = captures.load(arguments, arguments.file).why(arguments.top)
+        terminal.answer(arguments, launches([of_capture.to_dict()], None), [str(of_capture)])
+        return 0
     captures.refuse_program(arguments)
     resolve_world(arguments, arguments.file)
     refuse_execution(arguments, arguments.file)
@@ -123,11 +126,7 @@ def diff(arguments: argparse.Namespace) -> int:
     refuse_execution(arguments, *files)
     old, new = (kept_run(arguments, file) for file in files)
     comparison = old.diff(new, answers=arguments.answers)
-    captures.write_sides(arguments, comparison.to_dict(), old, new)
-    if arguments.json:
-        terminal.write_json(comparison.to_dict())
-    else:
-        terminal.write(str(comparison))
+    captures.report(arguments, comparison, old, new)
     return 0
 
 

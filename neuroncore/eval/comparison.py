@@ -40,9 +40,9 @@ def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any
     Raise Refused in four cases: the number of results is wrong, a result has another shape than the
     reference, a result has a narrower format that is not allowed, or errors exceed the
     tolerances."""
-    got = _several(results)
+    got = several(results)
     if spec.finish is not None:
-        got = _several(spec.finish(_alone(got), _alone(expected)))
+        got = several(spec.finish(_alone(got), _alone(expected)))
     if len(got) != len(expected):
         raise Refused(
             "WRONG_RESULT",
@@ -62,7 +62,8 @@ def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any
     return worst._replace(relative_l2=relative, largest_absolute=absolute)._asdict()
 
 
-def _several(results: Any) -> tuple[Any, ...]:
+def several(results: Any) -> tuple[Any, ...]:
+    """Return the results of a function as a tuple; a function may also return one array."""
     return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 

@@ -79,7 +79,7 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
         results = spec.expected(copies)
     except Exception as error:
         raise UsageError(f"{where}, fails: {type(error).__name__}: {error}") from error
-    expected = tuple(results) if isinstance(results, tuple | list) else (results,)
+    expected = comparison.several(results)
     for result in expected:
         if not isinstance(result, np.ndarray):
             raise UsageError(f"{where}, returns {type(result).__name__}, not an array")

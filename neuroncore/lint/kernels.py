@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.errors import unknown
 from neuroncore.lint.modules import ROLES, Module, Modules, of_the_api
 from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_of, nested
 
@@ -117,8 +117,7 @@ class SourceFiles:
         ):
             return [definition]
         if kernel is not None and kernel not in {**first.values, **first.imports}:
-            hint = did_you_mean(kernel, first.definitions)
-            raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
+            raise unknown(f"{first.path} has no {kernel}", kernel, first.definitions)
         kernels = [
             (first, function) for function in _functions(first) if self.is_launched(first, function)
         ]

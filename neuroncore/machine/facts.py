@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -33,6 +33,20 @@ def isa() -> Path:
     spec = find_spec("neuroncore.isa")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
+
+
+def by_alias(folder: str, aliases: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the name that each alternative name means, from the alternative names of all files in
+    a folder of isa/. Raises DefinitionError if an alternative name means two of them."""
+    meant: dict[str, str] = {}
+    for name, others in aliases.items():
+        for alias in others:
+            other = alias if alias in aliases else meant.get(alias)
+            if other is not None:
+                where = f"isa/{folder}/{name}.toml"
+                raise DefinitionError(f"{where}: aliases has {alias!r}, a name of {other}")
+            meant[alias] = name
+    return meant
 
 
 class FactReader:

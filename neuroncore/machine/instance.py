@@ -16,6 +16,7 @@ from neuroncore.machine import Fact, FactReader, isa
 from neuroncore.machine import chip as chips
 from neuroncore.machine import load as load_machine
 from neuroncore.machine.chip import Chip
+from neuroncore.machine.facts import by_alias
 from neuroncore.machine.topology import KINDS, Topology
 
 KEYS = ("name", "aliases", "chip", "description", "sources", "host", "topology", "collectives")
@@ -171,16 +172,7 @@ def names() -> tuple[str, ...]:
 def aliases() -> dict[str, str]:
     """Return the name of the instance for each alternative name. Raises DefinitionError if an
     alternative name means two instances."""
-    by_alias: dict[str, str] = {}
-    for name in names():
-        for alias in load(name).aliases:
-            if alias in by_alias or alias in names():
-                other = by_alias.get(alias, alias)
-                raise DefinitionError(
-                    f"isa/instances/{name}.toml: the alias {alias!r} is already a name of {other}"
-                )
-            by_alias[alias] = name
-    return by_alias
+    return by_alias("instances", {name: load(name).aliases for name in names()})
 
 
 def known(name: str) -> bool:

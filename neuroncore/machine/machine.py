@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from neuroncore.base.errors import DefinitionError, UsageError
-from neuroncore.machine.facts import Fact, FactReader, isa
+from neuroncore.machine.facts import Fact, FactReader, by_alias, isa
 
 
 @dataclass(frozen=True)
@@ -368,15 +368,7 @@ def _meant(alias: str) -> str:
 def aliases() -> dict[str, str]:
     """Return the name of the machine for each alternative name. Raises DefinitionError if an
     alternative name means two machines."""
-    by_alias: dict[str, str] = {}
-    for name in names():
-        for alias in load(name).aliases:
-            other = alias if alias in names() else by_alias.get(alias)
-            if other is not None:
-                where = f"isa/machines/{name}.toml"
-                raise DefinitionError(f"{where}: aliases has {alias!r}, a name of {other}")
-            by_alias[alias] = name
-    return by_alias
+    return by_alias("machines", {name: load(name).aliases for name in names()})
 
 
 def api_versions() -> list[str]:

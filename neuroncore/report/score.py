@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import median
+from statistics import StatisticsError, correlation, median
 
 CLOSE = 0.20  # the largest error of a close estimate
 DIFFERENT = 0.10  # variants that differ by more than this should be in order
@@ -178,11 +178,10 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Return Spearman's rank correlation of two sequences, or None if one sequence is constant.
 
     Equal values share their mean rank."""
-    a, b = ranks(first), ranks(second)
-    middle = (len(a) + 1) / 2
-    a, b = [r - middle for r in a], [r - middle for r in b]
-    spread = sum(r * r for r in a) * sum(r * r for r in b)
-    return sum(x * y for x, y in zip(a, b, strict=True)) / spread**0.5 if spread else None
+    try:
+        return correlation(ranks(first), ranks(second))
+    except StatisticsError:
+        return None
 
 
 def ranks(values: Sequence[float]) -> list[float]:
