@@ -7,7 +7,7 @@ runtime's instructions before and after it. Bytes and flops are the kernel's alo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,25 +131,23 @@ def kind_of_queue(core: MeasuredCore, number: int) -> str:
 
 def _opcodes(core: MeasuredCore) -> Counter[str]:
     """Return how often the kernel ran each opcode."""
-    kinds = core.instructions["kind"][core.kernel]
-    numbers, counts = np.unique(kinds, return_counts=True)
     totals = Counter[str]()
-    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-        totals[core.kinds[number].opcode] += count
+    for kind, count in _counted([core]):
+        totals[kind.opcode] += count
     return totals
 
 
-def _counted(capture: Capture) -> Iterator[tuple[MeasuredCore, DecodedInstruction, int]]:
-    """Yield the kernel's distinct instructions, each with its core and how often it ran."""
-    for core in capture.cores:
+def _counted(cores: Sequence[MeasuredCore]) -> Iterator[tuple[DecodedInstruction, int]]:
+    """Yield the kernel's distinct instructions on each core, each with how often it ran."""
+    for core in cores:
         numbers, counts = np.unique(core.instructions["kind"][core.kernel], return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            yield core, core.kinds[number], count
+            yield core.kinds[number], count
 
 
 def _flops(capture: Capture) -> dict[str, int]:
     totals = {"hardware_flops": 0, "transpose_flops": 0, "matmul_instruction_count": 0}
-    for _, kind, count in _counted(capture):
+    for kind, count in _counted(capture.cores):
         if kind.role == "product":
             cells = kind.settings["rows"] * kind.settings["columns"]
             flops = PRODUCTS * cells * kind.operand("src").free * count
@@ -166,7 +164,7 @@ def _bytes(capture: Capture) -> dict[str, int]:
     For operands of engines, only the bytes in one partition are counted. For transfers, all bytes
     are counted. Counters of HBM and SBUF are left out if the source of a transfer is unknown."""
     totals = Counter(dict.fromkeys(BYTES, 0))
-    for _, kind, count in _counted(capture):
+    for kind, count in _counted(capture.cores):
         for operand in kind.operands:
             memory = "psum" if operand.in_psum else "sbuf"
             verb = "read" if operand.reads else "write"

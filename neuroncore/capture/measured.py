@@ -129,6 +129,20 @@ class MeasuredCore:
     def engine(self, row: int) -> str:
         return ENGINES[int(self.instructions["engine"][row])]
 
+    def queue(self, number: int) -> str:
+        """Return the name of a queue of transfers; "DMA" for an unknown queue."""
+        return self.queues[number] if number >= 0 else "DMA"
+
+    def event(self, number: int) -> Any:
+        """Return the row of an event. Events are the instructions, and after them the transfers."""
+        move = number - len(self.instructions)
+        return self.moves[move] if move >= 0 else self.instructions[number]
+
+    def place_of_event(self, number: int) -> str:
+        """Return the engine or the queue of an event."""
+        move = number - len(self.instructions)
+        return self.queue(int(self.moves["queue"][move])) if move >= 0 else self.engine(number)
+
 
 @dataclass(frozen=True, eq=False)
 class Capture:

@@ -52,45 +52,28 @@ def steps(core: MeasuredCore) -> list[PathStep]:
     """Return the events of the path in order. The time of the first event is counted from the begin
     of the kernel."""
     path, first = core.causes.path, core.window[0]
-    begins = [_begin(core, event) for event in path]
+    begins = [float(core.event(event)["begin_ns"]) for event in path]
     if begins:
         begins[0] = min(begins[0], first)
-    until = [*begins[1:], *[_end(core, event) for event in path[-1:]]]
+    until = [*begins[1:], *[float(core.event(event)["end_ns"]) for event in path[-1:]]]
     return [
         _step(core, event, begin, end)
         for event, begin, end in zip(path, begins, until, strict=True)
     ]
 
 
-def _begin(core: MeasuredCore, event: int) -> float:
-    move = event - len(core.instructions)
-    row = core.moves[move] if move >= 0 else core.instructions[event]
-    return float(row["begin_ns"])
-
-
-def _end(core: MeasuredCore, event: int) -> float:
-    move = event - len(core.instructions)
-    row = core.moves[move] if move >= 0 else core.instructions[event]
-    return float(row["end_ns"])
-
-
 def _step(core: MeasuredCore, event: int, begin: float, until: float) -> PathStep:
-    works = min(_end(core, event), until) - begin
+    works = min(float(core.event(event)["end_ns"]), until) - begin
     move = event - len(core.instructions)
     row = int(core.moves["trigger"][move]) if move >= 0 else event
     return PathStep(
         row=row,
-        what=_queue(core, move) if move >= 0 else core.engine(row),
+        what=core.place_of_event(event),
         opcode=core.kind(row).opcode,
         statement=int(core.instructions["statement"][row]),
         ns=until - begin,
         works_ns=works,
     )
-
-
-def _queue(core: MeasuredCore, move: int) -> str:
-    queue = int(core.moves["queue"][move])
-    return core.queues[queue] if queue >= 0 else "DMA"
 
 
 def parts(core: MeasuredCore, path: Sequence[PathStep]) -> list[PathPart]:
@@ -148,10 +131,7 @@ def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
         ns = float(core.causes.waited_ns[row])
         if ns > 0:
             cause = int(core.causes.cause[row])
-            move = cause - len(core.instructions)
-            waited_for = (
-                _queue(core, move) if move >= 0 else "" if cause < 0 else core.engine(cause)
-            )
+            waited_for = core.place_of_event(cause) if cause >= 0 else ""
             totals[core.engine(row), waited_for] += ns
     for (engine, waited_for), ns in sorted(totals.items(), key=lambda item: -item[1]):
         yield engine, waited_for, ns

@@ -18,17 +18,14 @@ import numpy as np
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import place_of
 from neuroncore.capture.trace import ENGINES, FULL
+from neuroncore.report.perfetto import write_texts
 
 Event = dict[str, Any]
 
 
 def write(capture: Capture, path: Path) -> None:
     """Write the trace of a capture as JSON. Raises OSError."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit":"ns","traceEvents":[')
-        for number, event in enumerate(events(capture)):
-            file.write(",\n" * (number > 0) + json.dumps(event, separators=(",", ":")))
-        file.write("]}\n")
+    write_texts(path, (json.dumps(event, separators=(",", ":")) for event in events(capture)))
 
 
 def events(capture: Capture) -> Iterator[Event]:
@@ -53,7 +50,7 @@ def _core(capture: Capture, core: MeasuredCore, pid: int) -> Iterator[Event]:
     first = len(ENGINES) + len(rows)
     for element in core.elements:
         tid = first + engines.index(int(element["engine"]))
-        name = _named(core, int(element["queue"]))
+        name = core.queue(int(element["queue"]))
         yield _slice(name, pid, tid, element, {"bytes": int(element["bytes"])})
     yield from _counters(core, pid)
 
@@ -97,17 +94,13 @@ def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
         while busy and busy[0][0] <= move["begin_ns"]:
             heappush(free_rows, heappop(busy)[1])
         if not free_rows:
-            known = sum(1 for name in names if name.startswith(f"{_named(core, queue)} "))
+            known = sum(1 for name in names if name.startswith(f"{core.queue(queue)} "))
             heappush(free_rows, len(names))
-            names.append(f"{_named(core, queue)} {known}")
+            names.append(f"{core.queue(queue)} {known}")
         row = heappop(free_rows)
         heappush(busy, (float(move["end_ns"]), row))
         rows.append(row)
     return names, rows
-
-
-def _named(core: MeasuredCore, queue: int) -> str:
-    return core.queues[queue] if queue >= 0 else "DMA"
 
 
 def _counters(core: MeasuredCore, pid: int) -> Iterator[Event]:

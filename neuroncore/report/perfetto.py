@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Literal
@@ -125,10 +125,16 @@ def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dic
 
 def write(timelines: Sequence[Timeline], path: Path, flows: Flows = "path") -> None:
     """Write the trace of one or more launches as JSON."""
-    with path.open("w") as file:
+    write_texts(path, _texts(timelines, flows))
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> None:
+    """Write a trace as JSON. Each of `texts` is an event, or several with commas between them.
+    Raises OSError."""
+    with path.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ns","traceEvents":[')
-        for i, texts in enumerate(_texts(timelines, flows)):
-            file.write(",\n" * (i > 0) + texts)
+        for number, text in enumerate(texts):
+            file.write(",\n" * (number > 0) + text)
         file.write("]}\n")
 
 
