@@ -24,7 +24,9 @@ from neuroncore.numerics.loops import elementary
 from neuroncore.numerics.loops import fold as folds
 
 T = TypeVar("T")
-LARGE = 1 << 10  # elements; for fewer, a copy takes longer than it saves
+# A compiled loop whose result overlaps a source uses no vector registers, and takes six times as
+# long. For results of this many elements, writing to other memory and copying takes less time.
+LARGE = 1 << 10
 
 
 class IsaTable(MutableMapping[str, T]):
@@ -167,8 +169,7 @@ def _by_rows(loop: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
 
 
 def _overlap(out: Array, *sources: Any) -> bool:
-    """Return whether a large result shares memory with a source. The compiled loops then use no
-    vector registers, and take six times as long."""
+    """Return whether a large result (LARGE) shares memory with a source."""
     if out.size < LARGE:
         return False
     return any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in sources)

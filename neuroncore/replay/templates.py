@@ -160,8 +160,7 @@ class Templates:
         return result
 
     def _replaces(self, dst: Tile, inputs: Sequence[Any]) -> bool:
-        """Return whether a large result replaces one of the inputs of a step. Compiled loops then
-        take less time if they write to other memory, from which the result is copied."""
+        """Return whether a large result (`alu.LARGE`) replaces one of the inputs of a step."""
         tiles = (value for value in inputs if isinstance(value, Tile))
         at, large = self._windows[id(dst)], prod(dst.shape) >= alu.LARGE
         return large and any(self._row[self._windows[id(t)]] == self._row[at] for t in tiles)
