@@ -78,6 +78,12 @@ def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> It
     yield from legality.of_argument(call, parameter, machine)
 
 
+ARRAY_HINT = (
+    "pass numpy arrays to the kernel as arguments, by themselves or in lists, tuples and dicts; "
+    "arrays in attributes of other objects are not copied to the device"
+)
+
+
 def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> KernelError:
     operand = parameter.operand
     expected = "a tensor or a number" if operand and operand.scalar else "a tensor"
@@ -88,7 +94,7 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
         argument=parameter.name,
         position=parameter.position,
         got=_shown(value),
-        hint="pass numpy arrays to the kernel as arguments" if hasattr(value, "dtype") else None,
+        hint=ARRAY_HINT if hasattr(value, "dtype") else None,
     )
 
 

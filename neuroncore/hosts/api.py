@@ -409,6 +409,7 @@ def run(
     `per_rank` contains a tuple or a dict of arguments for each rank, and the kernel runs on this
     many ranks. Each rank has `lnc` cores, by default as many as the kernel's grid needs. If several
     ranks get the same array, each rank has its own copy, and the caller's array does not change.
+    The results of a single rank are not in a list; `Run.ranks` has a Run for any number of ranks.
     `instance` is the instance of the ranks, such as trn2.48xlarge; the default is the largest
     instance of the target.
 

@@ -1,5 +1,9 @@
 """Ways to define and call a kernel, and launch grids."""
 
+import pickle
+import sys
+
+import neuronxcc.nki
 import nki
 import nki.language as nl
 import numpy as np
@@ -95,6 +99,19 @@ def test_a_kernel_keeps_its_name_docstring_and_signature():
         copied()
     with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
         copied(values(1, 1), 3)
+
+
+def named(x):
+    return x
+
+
+@pytest.mark.parametrize("jit", [nki.jit, neuronxcc.nki.jit], ids=["today", "older"])
+def test_a_kernel_is_pickled_by_its_name_like_a_function(jit, monkeypatch):
+    kernel = jit(named)
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(kernel)
+    monkeypatch.setattr(sys.modules[__name__], "named", kernel)
+    assert pickle.loads(pickle.dumps([kernel])) == [kernel]
 
 
 @nki.jit

@@ -210,6 +210,15 @@ def test_arrays_inside_lists_tuples_and_dicts_become_tensors():
     assert [seen[i].name for i in (0, 2)] == ["listed", "pair"]
 
 
+def test_an_array_in_an_attribute_of_an_argument_stays_an_array():
+    @nki.jit
+    def kernel(config):
+        nl.load(config.scale)
+
+    with pytest.raises(SignatureError, match="arrays in attributes of other objects are not"):
+        kernel(Config(values(2, 3)))
+
+
 def test_results_have_the_structure_of_the_returned_value():
     x = values(2, 3)
 

@@ -120,6 +120,10 @@ class Kernel:
         run.findings.extend(disagreements(self.function, args, kwargs))
         return finish(run)
 
+    def __reduce__(self) -> str:
+        """Return the name by which pickle finds the kernel in its module, like a function."""
+        return self.function.__qualname__
+
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:

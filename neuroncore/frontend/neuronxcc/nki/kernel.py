@@ -97,6 +97,10 @@ class Kernel:
             return self
         return self._like(type(self), function=MethodType(self.function, instance))
 
+    def __reduce__(self) -> str:
+        """Return the name by which pickle finds the kernel in its module, like a function."""
+        return self.function.__qualname__
+
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
         target = self.options.get("platform_target")
         checked = contract.with_checks(self.function, self.returns, str(self.options))

@@ -24,7 +24,8 @@ from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
 
 API = "neuroncore.frontend."  # functions of these modules execute no code of the kernel
-LASTING = (int, float, str, type, Enum, np.generic, np.dtype, Affine, Tile, Blocks, Format)
+LASTING = (int, float, str, Enum, np.generic, np.dtype, Affine, Tile, Blocks, Format)
+LIBRARIES = "neuroncore", "numpy", "builtins"  # a kernel changes no attributes in them
 HARMLESS = (abs, float, int, len, max, min, range)
 # loops that are unrolled; their variables have the same values in all iterations of outer loops
 UNROLLED = {"static_range", "range"}
@@ -61,13 +62,13 @@ def values_read(frame: FrameType) -> list[Any]:
 
 def _lasts(value: Any) -> bool:
     """Return whether a Python value can't change, so that repeated iterations can rely on it. The
-    values that can't change are numbers, strings, types, formats, index expressions, tensors (apart
-    from their contents), modules of neuroncore and numpy, pure functions, and tuples of such
-    values."""
+    values that can't change are numbers, strings, formats, index expressions, tensors (apart from
+    their contents), types and modules of libraries, pure functions, and tuples of such values."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
-    if isinstance(value, ModuleType):
-        return value.__name__.partition(".")[0] in ("neuroncore", "numpy")
+    if isinstance(value, ModuleType | type):
+        module = value.__name__ if isinstance(value, ModuleType) else value.__module__
+        return module.partition(".")[0] in LIBRARIES
     return value is None or isinstance(value, LASTING) or _is_pure(value)
 
 
