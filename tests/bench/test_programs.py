@@ -4,7 +4,7 @@ programs count what they cover."""
 import json
 import re
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -121,10 +121,13 @@ def test_programs_call_the_functions_of_both_apis():
         assert len(there) > 0.9 * len(functions_of)
 
 
+LACKING = functions.transposed, functions.gathered, functions.constant, functions.in_order
+
+
 @pytest.mark.parametrize("step", [step for step, _ in functions.STEPS])
 def test_functions_of_the_language_pass_all_checks_in_the_older_api(step):
-    maker = OlderMaker(11)
-    with suppress(Missing):
+    maker = OlderMaker(8)
+    with pytest.raises(Missing) if step in LACKING else nullcontext():
         step(maker)
     maker.returned()
     checks.check(maker.program())

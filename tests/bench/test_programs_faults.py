@@ -128,7 +128,7 @@ def test_iterations_of_parallel_loops_run_in_other_orders(monkeypatch):
 
 def test_offsets_reach_the_limits_of_their_integer_type(monkeypatch):
     monkeypatch.setattr(saved, "narrowest", _narrow)
-    seeds = range(checks.SAVED * 570, 20_000, checks.SAVED)
+    seeds = range(checks.SAVED * 880, 20_000, checks.SAVED)
     assert _failure("an offset at a limit of integers", seeds).startswith("file")
 
 
@@ -224,7 +224,7 @@ def test_a_finding_about_harmless_uninitialized_data_is_a_failure(monkeypatch):
             given(self, tile, mask, *more)
 
     monkeypatch.setattr(leftovers.Leftovers, "_mark", write)
-    assert _failure("a rest that was never written", range(2990, 8000)) == "verify: UNINIT_READ"
+    assert _failure("a rest that was never written", range(3140, 8000)) == "verify: UNINIT_READ"
 
 
 def test_some_replays_step_back(monkeypatch):
