@@ -1,6 +1,8 @@
 """Values of a tensor are known only on the device: Python and numpy operations that need them are
 refused, except questions whose answer is known."""
 
+from copy import deepcopy
+
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -32,7 +34,8 @@ def never_ends(tile):
         *(lambda t: nl.equal(t, 0.0) and 1, lambda t: 1 if nl.less(t, 1.0) else 2),
         *(np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.full((2, 2), t)),
         *(int, float, range, lambda t: [1, 2][t], lambda t: 0 in t, np.float32),
-        *(lambda t: t < 1, lambda t: t >= 1),
+        *(lambda t: t < 1, lambda t: t >= 1, lambda t: -t, lambda t: ~t, abs, deepcopy),
+        *(lambda t: t // 2, lambda t: t ^ t, lambda t: 1 << t, lambda t: t >> 1),
     ],
 )
 def test_values_that_only_the_device_knows_are_refused(ask):

@@ -247,7 +247,7 @@ class Indexed(Seen, Unread, Parted):
 
 def _refusing(symbol: str, function: str) -> Callable[[Indexed, Any], Any]:
     def method(self: Indexed, other: Any = None) -> Any:
-        if symbol[0] in "<>" and question().tests_truth:
+        if symbol in ("<", "<=", ">", ">=") and question().tests_truth:
             raise truth_value(self)
         raise SignatureError(
             f"{self} has no operator {symbol}",
@@ -262,12 +262,15 @@ for _method, _symbol, _name in (
     *(("add", "+", "add"), ("sub", "-", "subtract"), ("mul", "*", "multiply")),
     *(("truediv", "/", "divide"), ("pow", "**", "power"), ("matmul", "@", "matmul")),
     *(("mod", "%", "mod"), ("and", "&", "bitwise_and"), ("or", "|", "bitwise_or")),
+    *(("xor", "^", "bitwise_xor"), ("lshift", "<<", "left_shift"), ("rshift", ">>", "right_shift")),
+    ("floordiv", "//", "floor(nl.divide(x, y))"),
 ):
     setattr(Indexed, f"__{_method}__", _refusing(_symbol, _name))
     setattr(Indexed, f"__r{_method}__", _refusing(_symbol, _name))
 for _method, _symbol, _name in (
     *(("lt", "<", "less"), ("le", "<=", "less_equal")),
     *(("gt", ">", "greater"), ("ge", ">=", "greater_equal")),
+    *(("neg", "-", "negative"), ("invert", "~", "invert"), ("abs", "abs()", "abs")),
 ):
     setattr(Indexed, f"__{_method}__", _refusing(_symbol, _name))
 
