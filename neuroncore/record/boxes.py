@@ -444,9 +444,10 @@ class Tables:
         return dict(zip(self.storages.number.tolist(), kinds, strict=True))
 
 
-class KeptColumns(NamedTuple):
+class KeptTables(NamedTuple):
     """The tables that remain of a `Tables` when its windows, storages and boxes are freed."""
 
     columns: Columns
     boxed: Columns
+    areas: Areas
     results: dict[str, Any]

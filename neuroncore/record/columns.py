@@ -117,8 +117,10 @@ class Written(bytearray):
 
     def blocks(self) -> Iterator[bytes | bytearray]:
         """Yield all bytes, in parts that end where `pack` was called."""
-        for _, packed in self._packed:
-            yield zlib.decompress(packed)
+        begin = 0
+        for end, packed in self._packed:
+            yield zlib.decompress(packed, bufsize=end - begin)
+            begin = end
         yield self[:]
 
     def since(self, begin: int = 0) -> bytearray:
@@ -194,7 +196,7 @@ def apart(
     if len(windows) > 1:  # blocks use windows of earlier blocks
         table = np.concatenate(windows)
         first, number = distinct(table)
-        numbers = number[np.concatenate(operands)]
+        numbers = np.concatenate([number[of_block] for of_block in operands])
         table = table.take(first, axis=0)
     return Columns(call, line, start, numbers, values), _windows(table, moved)
 
@@ -449,7 +451,10 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
     `default` without such a row. A row of `pairs` is (number of a storage, value)."""
     if not len(pairs):
         return np.full(len(numbers), default)
-    number, value = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T
+    number, value = np.ascontiguousarray(pairs.T)
+    if (number[1:] < number[:-1]).any():
+        order = number.argsort(kind="stable")
+        number, value = number[order], value[order]
     at = np.searchsorted(number, numbers, side="right") - 1
     values: Array = np.where(number[at] == numbers, value[at], default)
     return values

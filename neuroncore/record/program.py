@@ -28,7 +28,7 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.record.boxes import LONG, Boxes, KeptColumns, Tables
+from neuroncore.record.boxes import LONG, Areas, Boxes, KeptTables, Tables
 from neuroncore.record.columns import (
     ANYWHERE,
     MOVING,
@@ -84,7 +84,7 @@ class Program:
         self.numbers = Numbers(self.geometries)
         self._line_index: Sites[int] = Sites(sys.maxsize)
         self._read: Tables | None = None
-        self._kept: KeptColumns | None = None
+        self._kept: KeptTables | None = None
         self._lines_at: dict[str, list[int]] = {}  # the first `_lines_known` lines, by source line
         self._lines_known = 0
 
@@ -208,7 +208,7 @@ class Program:
 
     def columns(self) -> Columns:
         """Return the rows as columns, with boxes as operands."""
-        kept = self._kept_columns() if self._read is None else None
+        kept = self._kept_tables() if self._read is None else None
         return kept.boxed if kept else self._reading().boxed
 
     def box_table(self) -> Array:
@@ -217,6 +217,11 @@ class Program:
 
     def boxes(self) -> Boxes:
         return self._reading().boxes
+
+    def box_areas(self) -> Areas:
+        """Return `Boxes.areas`, which `free_tables` keeps."""
+        kept = self._kept_tables() if self._read is None else None
+        return kept.areas if kept else self.boxes().areas
 
     def raw(self) -> tuple[Array, Array]:
         """Return (all rows as integers, one after the other; the bounds of the rows in this array).
@@ -288,24 +293,24 @@ class Program:
             columns, windows = apart(self.rows, self.count, self.calls, self.data.offsets())
             used = storages(windows, self.geometries, self.births.since(), self.names, self.calls)
             read = Tables(columns, windows, used, self.geometries, from_rows=True)
-            if kept := self._kept_columns():
+            if kept := self._kept_tables():
                 read = replace(read, columns=kept.columns)
                 vars(read).update(boxed=kept.boxed, results=kept.results)
             self._read = read
         return read
 
-    def _kept_columns(self) -> KeptColumns | None:
-        """Return the columns that `free_tables` has kept; None if rows were added since then."""
+    def _kept_tables(self) -> KeptTables | None:
+        """Return the tables that `free_tables` has kept; None if rows were added since then."""
         kept = self._kept
         return kept if kept and len(kept.columns.call) == len(self) else None
 
     def free_tables(self) -> None:
         """If the record is long, free its tables of windows, storages and boxes until they are
-        needed again. They are then made again from the rows, with the same numbers. Columns are
-        kept."""
+        needed again. They are then made again from the rows, with the same numbers. Columns and
+        areas are kept."""
         read = self._read
         if read is not None and read.from_rows and len(self) >= LONG:
-            self._kept = KeptColumns(read.columns, read.boxed, read.results)
+            self._kept = KeptTables(read.columns, read.boxed, read.boxes.areas, read.results)
             self._read = None
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:

@@ -22,7 +22,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.machine import Machine
 from neuroncore.record.loops import distinct
-from neuroncore.record.program import Order, Program
+from neuroncore.record.program import Columns, Order, Program
 from neuroncore.time.costs import CallTable
 from neuroncore.time.loops import dependencies
 from neuroncore.time.loops.work import NO_MOVES, Moves
@@ -126,7 +126,7 @@ def compiled(
     columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
     row = table.first[columns.call]
     reads, weights = table.reads.take(row), table.weights.take(row)
-    accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
+    accesses = _accesses(program, columns, policy, reads)
     sources = sums = no_instruction
     if policy.rewrites and (table.are_open or copies.any_left_out(program.calls)):
         flow = dependencies.dependencies(np.zeros_like(no_instruction), 1, accesses, weights, True)
@@ -169,6 +169,19 @@ def compiled(
         moves=moves,
         held=_held(program, policy, accesses, flow, turns, queue, (fate == ISSUED) & (heads < 0)),
     )
+
+
+def _accesses(
+    program: Program, columns: Columns, policy: Policy, reads: Array
+) -> dependencies.Accesses:
+    """Return the operands of instructions. If the compiler only reorders, free the tables of a long
+    program, because the schedule then needs only its columns and areas. There are two exceptions:
+    options that need boxes, and addresses that the kernel chose."""
+    accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
+    placed = any(kind.placed for kind in program.kinds)
+    if not (policy.rewrites or placed or program.assume) and program.loads == "ahead":
+        program.free_tables()
+    return accesses
 
 
 def _merged(

@@ -18,7 +18,7 @@ from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.record.boxes import Box, Boxes
+from neuroncore.record.boxes import Box, Pieces
 from neuroncore.record.columns import owners
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
@@ -204,19 +204,21 @@ def _wait_for_space(
 
     Tiles at addresses that the kernel chose may overlap. The result is at least the highest end
     address of these tiles."""
-    boxes, accesses = form.program.boxes(), form.accesses
-    areas, in_region = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
+    program, accesses, areas = form.program, form.accesses, form.program.box_areas()
+    in_region = [kind.region is region for kind in areas.kinds]
     placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
     peak = 0
     if any(placed):
-        peak = int(boxes.table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
+        table = program.box_table()
+        peak = int(table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
     if sum(in_region) == sum(placed):
         return peak
     pairs = zip(areas.kinds, in_region, strict=True)
     sizes = [kind.row_bytes if inside and not kind.placed else -1 for kind, inside in pairs]
     tile, size = areas.of_box, np.array(sizes, np.int64)[areas.kind]
-    if region is MemoryRegion.sbuf and "slices" in form.program.assume:
-        tile, size = boxes.pieces.of_box, _slice_sizes(boxes)
+    if region is MemoryRegion.sbuf and "slices" in program.assume:
+        pieces = program.boxes().pieces
+        tile, size = pieces.of_box, _slice_sizes(pieces)
     uses = allocation.BufferUses(accesses.start, accesses.operands, tile, size, form.queue)
     # the memory of slots that are never used stays untouched
     number, ends, remaining, following = np.empty((4, len(size) + 1), np.int64)
@@ -227,10 +229,10 @@ def _wait_for_space(
     return max(peak, reuse(uses, waits, capacity, slots, last, work.previous))
 
 
-def _slice_sizes(boxes: Boxes) -> Array:
+def _slice_sizes(pieces: Pieces) -> Array:
     """Return the size of each piece in bytes per partition, or -1 if the compiler places no piece
     there. Tiles in SBUF are divided into pieces so that each access is inside one piece."""
-    return np.where(boxes.pieces.movable, boxes.pieces.width, -1)
+    return np.where(pieces.movable, pieces.width, -1)
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:

@@ -62,7 +62,7 @@ def schedule_cores(
 
 
 def _prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
-    """Return a program ready to be timed. Timing needs no tables of a program but its columns."""
+    """Return a program ready to be timed. Timing needs no tables of windows and boxes."""
     form = prepared(compiled(program, machine, order), machine)
     program.free_tables()
     form.compiled.program.free_tables()

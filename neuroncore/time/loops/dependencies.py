@@ -290,11 +290,11 @@ def first_uses(accesses: Accesses, moving: Array) -> Array:
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=buffers.filled((boxes,), -1, np.int32),
-        latest=buffers.filled((boxes,), -1, np.int64),
-        earlier=buffers.filled((len(accesses.operands),), -1, np.int64),
-        reading=np.zeros(len(accesses.operands), np.int32),
+        latest=buffers.filled((boxes,), -1, np.int32),
+        earlier=buffers.array(accesses.operands.shape, INT32),
+        reading=buffers.array(accesses.operands.shape, INT32),
     )
-    used = np.arange(count)
+    used = np.arange(count, dtype=np.int32)
     _first_uses.over(count)(accesses, moving, state, used)
     return used
 
