@@ -75,7 +75,7 @@ def core_barrier(
             f"core_barrier: data ({data}) is in SBUF, which only one core can access; the barrier "
             "only orders accesses to shared HBM",
         )
-    meet(core, "core_barrier")
+    meet(core, "core_barrier", cores=cores)
 
 
 @instruction(

@@ -38,7 +38,7 @@ Received = Annotated[Tile, writes("", SBUF, **BYTES)]
 # The data is declared as written, though the barrier writes nothing: so every later access to the
 # data waits for the barrier, and the barrier waits for every earlier access.
 Shared = Annotated[Tile, writes("", MemoryRegion.shared_hbm, SBUF, partial=True, **BYTES)]
-Cores = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
+Cores = Annotated[tuple[int, ...], Immediate(int, depth=1, single=True, keyed=True)]
 Rank = Annotated[int, Immediate(int, keyed=True)]
 
 
@@ -63,7 +63,8 @@ def most_by_gpsimd(call: Call) -> int:
 
 
 both_cores = holds(
-    "cores", f"cores must be {CORES}", lambda call: call["cores"] == CORES, expected=str(CORES),
+    "cores", f"cores must be {CORES}, or 0 for one core",
+    lambda call: call["cores"] in (CORES, CORES[:1]), expected=str(CORES),
     because="a barrier synchronizes the two cores of a logical core",
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ class Immediate:
     low: float = -inf
     high: float = inf
     depth: int = 0
+    single: bool = False  # a number is accepted for a list with this number
     optional: bool = False  # None is accepted
     floats: bool = False  # whole numbers of type float are accepted
     keyed: bool = False  # legality, engine or cost depends on it
@@ -34,6 +35,8 @@ class Immediate:
         another kind, and DtypeError for a number that does not fit."""
         if value is None and self.optional:
             return None
+        if self.single and not isinstance(value, Iterable):
+            value = (value,)
         try:
             return self._nested(instruction, name, value, self.depth)
         except DynamicControlError as fault:

@@ -54,6 +54,8 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
         )
         return
     requested = call.arguments.get("engine", engine.unknown)
+    if requested is engine.dma and engine.sync in instruction.engines:
+        requested = engine.sync  # DMA engines have no instructions; Sync fills their queues
     if requested not in (engine.unknown, *instruction.engines):
         yield BufferKindError(
             f"{call.name} does not run on the {requested.name} engine",

@@ -48,10 +48,15 @@ def cores_together(machine: Machine) -> int:
     return len(CORES) if machine.has("logical_core") else 1
 
 
-def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
+def meet(
+    core: Core, point: str, bring: Any = None, cores: tuple[int, ...] = CORES
+) -> dict[int, Any]:
     """Wait until each core of the rank has come to this point. Return the value `bring` of each
     core, by the core's number in the rank. Raises TargetError if the rank does not have the two
-    cores of a logical core."""
+    cores of a logical core. With the cores (0,), the rank must have one core, which does not
+    wait."""
+    if len(cores) == core.world.cores == 1:
+        return {0: bring}
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can synchronize, but "
@@ -63,6 +68,12 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
             expected="a launch grid of 2: kernel[2](...)",
             got=f"a launch grid of {core.grid or 1}",
             because="only the cores of a logical core (LNC2) can synchronize",
+        )
+    if len(cores) == 1:
+        raise TargetError(
+            f"{point} is for one core, but the rank has two",
+            argument="cores",
+            expected=f"cores={CORES}",
         )
     rank_cores = frozenset(core.world.cores_of(core.rank))
     brought = core.peers.meet(core.number, Point(point, rank_cores), bring)

@@ -437,6 +437,32 @@ def test_a_barrier_is_for_both_cores():
         odd[2](X)
 
 
+@nki.jit
+def waiting(x, cores, unit=nisa.engine.gpsimd):
+    """Core 0 copies x, and other cores wait for it."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        nisa.dma_copy(out, x)
+    nisa.core_barrier(out, cores, engine=unit)
+    return out
+
+
+@pytest.mark.parametrize("cores", [0, (0,), [0]], ids=str)
+def test_the_barrier_of_one_core_does_not_wait(cores):
+    np.testing.assert_array_equal(waiting(X, cores), X)
+    with pytest.raises(TargetError, match="core_barrier is for one core, but the rank has two"):
+        waiting[2](X, cores)
+
+
+def test_sync_executes_a_barrier_of_the_dma_engine():
+    np.testing.assert_array_equal(waiting[2](X, (0, 1), nisa.engine.dma), X)
+    words = X, (0, 1), nisa.engine.dma
+    run = launch(waiting.function, words, tensor=NkiTensor, grid=(2,))
+    for core in run.cores:
+        (barrier,) = (call for call in core.program.calls if call.name == "core_barrier")
+        assert barrier.engine is nisa.engine.sync
+
+
 def test_a_deadlock_of_many_cores_is_reported_in_short_lines():
     few, many = system._listed(["a", "b"]), system._listed([f"rank {n} waits" for n in range(64)])
     assert few == "a; b"
