@@ -98,6 +98,8 @@ def question(frame: FrameType) -> Question:
     by = _parents(frame.f_code.co_filename).get(where)
     children = ast.iter_child_nodes(by) if by is not None else ()
     of = next((child for child in children if node_span(child) == where), None)
+    if written[at] == COMPARISON and isinstance(of, ast.UnaryOp):
+        return Question(of.operand, of)  # the span of a comparison after `not` includes the `not`
     return Question(of, by)
 
 
