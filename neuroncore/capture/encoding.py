@@ -50,11 +50,11 @@ class Condition(NamedTuple):
     number: int
     value: int
 
-    def profiler_text(self, names: Names, mark: str = "") -> str:
-        """Return the text that the profiler writes for a condition, with `mark` in front. `names`
-        contains the name of each semaphore, by number."""
+    def profiler_text(self, names: Names) -> str:
+        """Return the text that the profiler writes for a condition. `names` contains the name of
+        each semaphore, by number."""
         name = f" ({names[self.number]})" if self.number in names else ""
-        text = f"{mark}{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
+        text = f"{self.kind[0]}[{self.number}]{name}{self.kind[1:]}"
         return f"{text}{self.value}" if self.kind.endswith("=") else text
 
 

@@ -15,8 +15,10 @@ from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
 from neuroncore.cli import terminal
 from neuroncore.cli.usage import (
+    add_inputs,
     add_output,
     add_world,
+    excludes,
     gib,
     natural,
     positive,
@@ -41,11 +43,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.allow_abbrev = False
     parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--args", nargs="+", metavar="ARG", help="the kernel's arguments, as for `run`"
-    )
-    group.add_argument("--inputs", metavar="FUNC", help="a function that returns the arguments")
+    add_inputs(parser)
     parser.add_argument(
         "--api",
         choices=RELEASES,
@@ -90,6 +88,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="limit on the address space of a run, in GiB (default: %(default)g)",
     )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # for `mcp`
+    excludes(parser, "static", "args", "inputs", "ranks", "orders", "verify")
     parser.set_defaults(command=command)
 
 

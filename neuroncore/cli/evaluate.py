@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from neuroncore.base.errors import UsageError, writing
 from neuroncore.base.progress import progress
 from neuroncore.base.units import duration, plural
-from neuroncore.cli.usage import SECONDS, add_output, gib, needs
+from neuroncore.cli.usage import SECONDS, add_output, excludes, gib, needs
 from neuroncore.eval import blindness, isolation, trace
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec
@@ -77,6 +77,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "does not depend: it still passes if such an instruction writes zeros",
     )
     needs(parser, resume="jsonl", trace_hacks="trace")
+    excludes(parser, "examine", "jsonl", "rank", "why", "trace")
     parser.set_defaults(command=command)
 
 

@@ -19,6 +19,7 @@ from neuroncore import machine
 from neuroncore.base.errors import DefinitionError, UsageError
 from neuroncore.base.units import plural
 from neuroncore.cli import terminal
+from neuroncore.cli.usage import excludes
 from neuroncore.machine import Fact, Machine, harness
 from neuroncore.machine import instance as instances
 from neuroncore.machine.collective_time import SCALED
@@ -162,13 +163,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "of machines, chips and instances",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    excludes(parser, "check", "json")
     parser.set_defaults(command=machines)
 
 
 def machines(arguments: argparse.Namespace) -> int:
     if arguments.check:
-        if arguments.json:
-            raise UsageError("--check prints text, and can't be combined with --json")
         return check()
     name = arguments.name
     if arguments.json:

@@ -31,6 +31,7 @@ from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import KernelFailed, Session, reporting_exits, shown
 from neuroncore.cli.usage import (
+    add_inputs,
     add_output,
     add_time_limit,
     add_world,
@@ -171,18 +172,7 @@ def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for a kernel's arguments, for the estimate and for the output."""
-    exclusive = parser.add_mutually_exclusive_group()
-    exclusive.add_argument(
-        "--args",
-        nargs="+",
-        metavar="ARG",
-        help="the kernel's arguments: float32[128,512] for random numbers, or Python literals",
-    )
-    exclusive.add_argument(
-        "--inputs",
-        metavar="FUNC",
-        help="NAME or FILE.py:NAME, a function that returns the arguments",
-    )
+    add_inputs(parser)
     parser.add_argument(
         "--seed", type=natural, default=0, help="the seed of random arguments (default: 0)"
     )

@@ -108,11 +108,22 @@ def needs(parser: argparse.ArgumentParser, **needed: str) -> None:
     parser.set_defaults(needs={**(parser.get_default("needs") or {}), **needed})
 
 
+def excludes(parser: argparse.ArgumentParser, name: str, *others: str) -> None:
+    """Declare arguments that have no effect if the argument `name` is given. `check_needs` refuses
+    them."""
+    parser.set_defaults(excluded=(name, others))
+
+
 def check_needs(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for an argument that has no effect because another one is missing."""
+    """Raise UsageError for an argument that has no effect, because another one is missing or is
+    given."""
     for name, other in getattr(arguments, "needs", {}).items():
         if is_given(arguments, name) and not is_given(arguments, other):
             raise UsageError(f"{option(name)} needs {option(other)}")
+    excluding, names = getattr(arguments, "excluded", ("", ()))
+    for name in names:
+        if is_given(arguments, excluding) and is_given(arguments, name):
+            raise UsageError(f"{option(name)} can't be combined with {option(excluding)}")
 
 
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
@@ -180,6 +191,22 @@ def _check_writable(named: str, path: Path) -> None:
         path.open("ab").close()
     if not existed:
         path.resolve().unlink()  # of a symbolic link, only the file is removed
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the arguments of a kernel."""
+    exclusive = parser.add_mutually_exclusive_group()
+    exclusive.add_argument(
+        "--args",
+        nargs="+",
+        metavar="ARG",
+        help="the kernel's arguments: float32[128,512] for random numbers, or Python literals",
+    )
+    exclusive.add_argument(
+        "--inputs",
+        metavar="FUNC",
+        help="NAME or FILE.py:NAME, a function that returns the arguments",
+    )
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,14 @@ from neuroncore.base.errors import UsageError
 from neuroncore.cli import captures, terminal
 from neuroncore.cli.document import Document
 from neuroncore.cli.run import add_page, add_running, finished
-from neuroncore.cli.usage import check_outputs, natural, needs, refuse_execution, resolve_world
+from neuroncore.cli.usage import (
+    check_outputs,
+    excludes,
+    natural,
+    needs,
+    refuse_execution,
+    resolve_world,
+)
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
 
@@ -61,6 +68,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--port", type=natural, default=0, help="the port for --serve (default: any free port)"
     )
     needs(parser, port="serve")
+    excludes(parser, "serve", "watch")
     add_running(parser)
     parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)
 
@@ -74,8 +82,6 @@ def view(arguments: argparse.Namespace) -> int:
     resolve_world(arguments, arguments.file)
     refuse_execution(arguments, arguments.file)
     if arguments.watch:
-        if arguments.serve:
-            raise UsageError("--watch writes a file, and can't be combined with --serve")
         return _watch(arguments)
     document = Document(arguments)
     code = finished(arguments, document)

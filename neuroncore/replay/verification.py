@@ -254,15 +254,13 @@ class _Before(NamedTuple):
 
 class Verification:
     """Executes a record in the emulator and in the plain reading, instruction by instruction.
-    `inputs` is the argument `inputs` of `Replay`. Raises the errors of `Replay`."""
+    Raises the errors of `Replay`."""
 
-    def __init__(
-        self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None
-    ) -> None:
+    def __init__(self, record: Record) -> None:
         self._before: dict[tuple[int, int], _Before] = {}
-        self.replay = Replay(record, inputs, snapshots=0, turns=self._turn)
+        self.replay = Replay(record, snapshots=0, turns=self._turn)
         cores = self.replay.cores
-        inputs_by_storage = inputs_in_memory(self.replay.setting, inputs, cores[0].memory)
+        inputs_by_storage = inputs_in_memory(self.replay.setting, None, cores[0].memory)
         contents = {
             number: array.reshape(-1).view(np.uint8) for number, array in inputs_by_storage.items()
         }

@@ -119,6 +119,21 @@ def test_an_option_without_effect_is_refused(capsys, words, needed):
     assert refused(capsys, *words) == f"neuroncore: {option} needs {needed}\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "excluded", "other"),
+    [
+        (("check", NAMED, "--orders", "2"), "--orders", "--static"),
+        (("check", NAMED, "--args", "1"), "--args", "--static"),
+        (("view", NAMED, "--watch"), "--watch", "--serve"),
+        (("machines", "--json"), "--json", "--check"),
+        (("eval", "--spec", "s.py", "--candidate", "k.py", "--rank"), "--rank", "--examine"),
+    ],
+)
+def test_an_option_that_another_one_excludes_is_refused(capsys, words, excluded, other):
+    message = refused(capsys, *words, other)
+    assert message == f"neuroncore: {excluded} can't be combined with {other}\n"
+
+
 def test_the_page_cant_open_at_a_line_after_the_last_instruction(capsys):
     last = KERNEL.count("\n")
     assert "the page can't open at line" in refused(capsys, "view", NAMED, "--line", str(last + 9))
