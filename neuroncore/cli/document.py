@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os.path import abspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from neuroncore.base.errors import writing
 from neuroncore.base.findings import Finding, without_advice
@@ -75,6 +75,14 @@ PACKAGES = ("numpy", "numba", "ml_dtypes")
 OPERATIONS = 8  # collectives that are listed, one per line
 
 
+class LaunchPart(NamedTuple):
+    """A part of a launch's results: its lines as text, its fields in JSON, and its findings."""
+
+    lines: Sequence[str]
+    fields: dict[str, Any]
+    findings: Sequence[Finding] = ()
+
+
 class Document:
     """Collects and prints the results of all launches of a command."""
 
@@ -134,45 +142,56 @@ class Document:
     def add(self, run: Run, agreement: Agreement | None) -> None:
         """Print or store the results of a finished launch."""
         self.say_source()
+        asked, brief = self.arguments, self._is_brief
         self.timelines += run.timelines
-        asked = self.arguments
+        self.last = run
+        self.differs |= agreement is not None and not agreement
         if asked.html or asked.serve:
             outcome = None if agreement is None else documents.compared(agreement)
             shown = run.shown(asked.values, asked.answers, asked.window)
             self.shown.append(replace(shown, outcome=outcome))
-        self.differs |= agreement is not None and not agreement
-        orders = run.orders(self.arguments.orders) if self._tries_orders else None
-        verdict = run.verify() if getattr(asked, "verify", False) else None
-        if verdict is not None and verdict.difference is not None:
-            statement = f"{run.kernel}: the emulator {verdict}"
-            self.failure = self.failure or {"statement": statement, "ours": True}
-        findings = run.findings if asked.answers else without_advice(run.findings)
-        findings = [*findings, *([orders.finding] if orders and orders.finding else [])]
-        time = measured(asked, run)
-        brief = self._is_brief
+        parts = [*self._parts(run)]
+        findings = [*run.findings] if asked.answers else without_advice(run.findings)
+        findings = [*findings, *(finding for part in parts for finding in part.findings)]
         self.say(_in_a_line(run, agreement) if brief else f"{run.kernel} on {run.machine.name}")
         if brief:
             self.briefly.append((run, agreement))
         for line in (
             *(() if brief else _in_full(run, agreement, asked.answers)),
-            *([f"harness    {time}"] if time else ()),
-            *(_listed(run.timelines) if asked.compiled else ()),
-            *(precision.text(run.precision) if run.precision else ()),
-            *([f"orders     {orders}"] if orders else ()),
-            *([f"verify     {verdict}"] if verdict else ()),
+            *(line for part in parts for line in part.lines),
             *self._findings(findings),
         ):
             self.say(f"  {line}")
         if asked.json:
-            document = _launch(run, agreement, findings, asked.answers) | fields(time)
-            document |= {"orders": str(orders)} if orders else {}
-            document |= {"verify": verdict.to_dict()} if verdict else {}
-            document |= {"compiled": [*_listed(run.timelines)]} if asked.compiled else {}
+            document = _launch(run, agreement, findings, asked.answers)
+            for part in parts:
+                document |= part.fields
             self.launches.append(document)
-        self.last = run
         for finding in run.findings:
-            if finding.severity == "error" and self.arguments.strict:
+            if finding.severity == "error" and asked.strict:
                 self._refuse(finding)
+
+    def _parts(self, run: Run) -> Iterator[LaunchPart]:
+        """Yield the parts of a launch's results that options add; not every command has all of
+        these options."""
+        asked = self.arguments
+        if time := measured(asked, run):
+            yield LaunchPart([f"harness    {time}"], fields(time))
+        if asked.compiled:
+            listed = [*_listed(run.timelines)]
+            yield LaunchPart(listed, {"compiled": listed})
+        if run.precision:
+            yield LaunchPart([*precision.text(run.precision)], {})
+        if count := getattr(asked, "orders", 0):
+            orders = run.orders(count)
+            found = [orders.finding] if orders.finding else []
+            yield LaunchPart([f"orders     {orders}"], {"orders": str(orders)}, found)
+        if getattr(asked, "verify", False):
+            verdict = run.verify()
+            if verdict.difference is not None:
+                statement = f"{run.kernel}: the emulator {verdict}"
+                self.failure = self.failure or {"statement": statement, "ours": True}
+            yield LaunchPart([f"verify     {verdict}"], {"verify": verdict.to_dict()})
 
     @property
     def opening(self) -> documents.Opening:
@@ -186,11 +205,6 @@ class Document:
         A script may launch many kernels."""
         asked = self.arguments
         return asked.is_script(asked) and not asked.verbose and not is_record(Path(asked.file))
-
-    @property
-    def _tries_orders(self) -> bool:
-        """Return whether --orders was given; not every command has the option."""
-        return bool(getattr(self.arguments, "orders", 0))
 
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Yield a line for each new finding of a launch.
