@@ -86,6 +86,16 @@ class NkiInstruction:
                     argument="producers",
                     position=0,
                 )
+            programs = {self.program, producer.program} - {None}
+            if producer is self or len(programs) > 1:
+                other = "itself" if producer is self else "an instruction of another core or launch"
+                raise SignatureError(
+                    f"an instruction can't wait for {other}",
+                    argument="producers",
+                    position=0,
+                    because="the instruction would never start",
+                    hint="name instructions that the kernel has issued before in this launch",
+                )
             if producer.row > self.row:
                 raise NotEmulated(
                     "depends_on can't take an instruction that is issued after this instruction"

@@ -86,6 +86,15 @@ def test_only_instructions_can_be_waited_for():
         timeline(lambda x: independent(x, lambda vector, scalar: scalar.depends_on("vector")))
 
 
+def test_no_instruction_waits_for_itself_or_for_another_launch():
+    with pytest.raises(SignatureError, match="can't wait for itself"):
+        timeline(lambda x: independent(x, lambda vector, scalar: scalar.depends_on(scalar)))
+    seen = []
+    timeline(lambda x: independent(x, lambda vector, scalar: seen.append(vector)))
+    with pytest.raises(SignatureError, match="an instruction of another core or launch"):
+        timeline(lambda x: independent(x, lambda vector, scalar: scalar.depends_on(*seen)))
+
+
 def test_an_omitted_instruction_has_no_dependencies():
     def kernel(x):
         tile, out = nl.load(x), nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
