@@ -136,6 +136,7 @@ PACKAGES = (
     Package("neuronxcc.nki.distributed", RANKS),
     Package("neuronxcc.starfish", CLOSED),
     *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),
+    Package("nki.framework", COMPILER),
     Package("libneuronxla", COMPILER),
     Package("libtorch_neuronx_lite", LAUNCHING.format("libtorch_neuronx_lite")),
     Package("neuron_dtypes", CLOSED),
