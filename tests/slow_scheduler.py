@@ -266,7 +266,8 @@ def slow_schedule(steps, it, order, again):
     sources, in_sbuf = read_at_source(steps) if policy.rewrites else (steps, [False] * len(steps))
     queues = dealt(steps, policy, it.fixed.semaphore_ns, in_sbuf)
     steps = [replace(s, queues=(queue,)) for s, queue in zip(sources, queues, strict=True)]
-    steps, in_psum = read_in_psum(steps) if policy.rewrites else (steps, in_sbuf)
+    in_place = policy.rewrites and it.has("psum_read_in_place")
+    steps, in_psum = read_in_psum(steps) if in_place else (steps, in_sbuf)
     left_out = [a >= 0 or b or c for a, b, c in zip(again, in_psum, in_sbuf, strict=True)]
     issued = [i for i, out in enumerate(left_out) if not out]
     busy, early = np.array([*occupancy(steps, it, issued)]).reshape(-1, 2).T.tolist()

@@ -132,13 +132,22 @@ def instructions(draw):
 programs = st.lists(instructions(), min_size=1, max_size=24)
 
 PIECES = [(slice(r, r + 32), slice(c, c + 1)) for r in range(0, 128, 32) for c in range(8)]
-OPERAND, PSUM = (ROWS[-1], SPANS[0]), ("psum0", (SPANS[0], SPANS[0]))
+OPERAND, HALF, PSUM = (ROWS[-1], SPANS[0]), (ROWS[-1], SPANS[2]), ("psum0", (SPANS[0], SPANS[0]))
 MANY_WRITERS = [  # of the operands of each product
     *(("fill", ("vector", ("sbuf0", piece))) for piece in PIECES),
     *(("matmul", (PSUM, ("sbuf0", OPERAND), (name, OPERAND))) for name in SBUF * 15),
 ]
 ENDS = ("sbuf0", "hbm0"), ("hbm1", "sbuf1")
 MANY_TRANSFERS = [("transfer", ((a, p), (b, p))) for a, b in ENDS for p in PIECES]
+
+OTHER = ROWS[-1], SPANS[1]
+COPY = ("add_copy_and_read", (("sbuf1", OPERAND), ("sbuf0", OPERAND), *[("sbuf0", OTHER)] * 2))
+READ_AT_SOURCE = [  # instead of copies: in SBUF, then in PSUM
+    *[COPY, ("activate", (nl.exp, ("psum0", OPERAND), ("sbuf0", OPERAND)))],
+    ("copy", ("unknown", ("sbuf1", OPERAND), ("psum0", OPERAND))),
+    ("activate", (nl.gelu, ("sbuf0", OTHER), ("sbuf1", OPERAND))),
+]
+READ_IN_PART = [COPY, ("activate", (nl.exp, ("sbuf0", OTHER), ("sbuf1", HALF)))]
 
 
 # --- tests ----------------------------------------------------------------------------------------
@@ -177,6 +186,9 @@ def record(target, program, window_ns=3000.0, order="in-order"):
 )
 @example(target="trn2", program=MANY_WRITERS, window_ns=300.0, half_ns=100.0)
 @example(target="trn2", program=MANY_TRANSFERS, window_ns=300.0, half_ns=100.0)
+@example(target="trn2", program=READ_AT_SOURCE, window_ns=300.0, half_ns=100.0)
+@example(target="trn1", program=READ_AT_SOURCE, window_ns=300.0, half_ns=100.0)
+@example(target="trn2", program=READ_IN_PART, window_ns=300.0, half_ns=100.0)
 def test_the_schedule_equals_that_of_a_slow_scheduler(order, target, program, window_ns, half_ns):
     steps, recorded, it = record(target, program, window_ns, order)
     it = replace(it, fixed=replace(it.fixed, half_filled_ns=half_ns))
