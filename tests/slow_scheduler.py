@@ -159,7 +159,8 @@ def read_in_psum(steps):
         exact = all(steps[k].operands[n] == steps[i].writes for k, n in own)
         reached = all(steps[k].queue in OPEN for k, _ in own)
         in_time = last < overwritten_first(steps, maker)
-        left_out[i] = bool(own) and alone and exact and reached and in_time
+        whole = exact and not is_read_in_part(steps, i)
+        left_out[i] = bool(own) and alone and whole and reached and in_time
     return with_sources(steps, left_out, written), left_out
 
 

@@ -148,6 +148,7 @@ READ_AT_SOURCE = [  # instead of copies: in SBUF, then in PSUM
     ("activate", (nl.gelu, ("sbuf0", OTHER), ("sbuf1", OPERAND))),
 ]
 READ_IN_PART = [COPY, ("activate", (nl.exp, ("sbuf0", OTHER), ("sbuf1", HALF)))]
+continued = st.builds(list.__add__, st.sampled_from([[], READ_AT_SOURCE, READ_IN_PART]), programs)
 
 
 # --- tests ----------------------------------------------------------------------------------------
@@ -180,15 +181,12 @@ def record(target, program, window_ns=3000.0, order="in-order"):
 @settings(max_examples=30)
 @given(
     target=st.sampled_from(TARGETS),
-    program=programs,
+    program=continued,
     window_ns=st.sampled_from([0.0, 60.0, 300.0, 3000.0]),
     half_ns=st.sampled_from([100.0, 2000.0, 250000.0]),
 )
 @example(target="trn2", program=MANY_WRITERS, window_ns=300.0, half_ns=100.0)
 @example(target="trn2", program=MANY_TRANSFERS, window_ns=300.0, half_ns=100.0)
-@example(target="trn2", program=READ_AT_SOURCE, window_ns=300.0, half_ns=100.0)
-@example(target="trn1", program=READ_AT_SOURCE, window_ns=300.0, half_ns=100.0)
-@example(target="trn2", program=READ_IN_PART, window_ns=300.0, half_ns=100.0)
 def test_the_schedule_equals_that_of_a_slow_scheduler(order, target, program, window_ns, half_ns):
     steps, recorded, it = record(target, program, window_ns, order)
     it = replace(it, fixed=replace(it.fixed, half_filled_ns=half_ns))
