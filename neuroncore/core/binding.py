@@ -33,6 +33,7 @@ from neuroncore.base.errors import (
     EmulatorError,
     NeuronError,
     NotEmulated,
+    OutsideKernelError,
     SignatureError,
     did_you_mean,
 )
@@ -129,8 +130,17 @@ def member(default: Enum, number: int) -> Any:
 
 
 def numbered(program: Program | None, register: VirtualRegister) -> int:
-    """Return the record's number for the current value of a register; -1 without a record."""
-    return -1 if program is None else program.data.register(register)
+    """Return the record's number for the current value of a register; -1 without a record. Raises
+    OutsideKernelError for a value that another launch or core has loaded."""
+    if program is None:
+        return -1
+    if register.load is not None and register.load.record is not program:
+        raise OutsideKernelError(
+            "the value of a register was loaded by another launch or core",
+            because="the registers of a kernel exist only while it runs, and only on its core",
+            hint="load the value with nisa.register_load in this kernel",
+        )
+    return program.data.register(register)
 
 
 def signature_of(instruction: Instruction) -> inspect.Signature:
@@ -246,7 +256,7 @@ class Offsets:
         registers = [index for index in used if isinstance(index, VirtualRegister)]
         if core.program is not None:
             for register in registers:
-                values += core.program.data.register(register), VirtualRegister
+                values += numbered(core.program, register), VirtualRegister
         row = core.note(call, frame, values, *reads, *indices, *writes)
         for load in (register.load for register in registers):
             if load is not None and load.record is core.program:

@@ -152,6 +152,20 @@ def test_registers_need_a_kernel():
         nisa.register_alloc(1)
 
 
+@pytest.mark.parametrize("use", [nisa.register_store, nisa.memset])
+def test_a_number_that_another_launch_loaded_is_refused(device, use):
+    other = Device()
+    with on(other.core):
+        register = nisa.register_alloc(other.tile(np.full((1, 1), 3, np.int32)))
+        assert held(other, register + 1) == 4
+    cell = device.empty((1, 8), "int32")
+    with pytest.raises(OutsideKernelError, match="by another launch"):
+        if use is nisa.memset:
+            use(cell[:, nl.ds(register, 1)], 5)
+        else:
+            use(cell[:, 0:1], register + 1)
+
+
 # --- arguments that must be constants -------------------------------------------------------------
 
 
