@@ -35,10 +35,10 @@ class Immediate:
         another kind, and DtypeError for a number that does not fit."""
         if value is None and self.optional:
             return None
-        if self.single and not isinstance(value, Iterable):
-            value = (value,)
+        single = self.single and not isinstance(value, Iterable)
         try:
-            return self._nested(instruction, name, value, self.depth)
+            taken = self._nested(instruction, name, value, self.depth - single)
+            return (taken,) if single else taken
         except DynamicControlError as fault:
             raise DynamicControlError(
                 f"{instruction}: {name} must be {self}",

@@ -454,6 +454,13 @@ def test_the_barrier_of_one_core_does_not_wait(cores):
         waiting[2](X, cores)
 
 
+@pytest.mark.parametrize("cores", [None, 1.5, "0"], ids=str)
+def test_an_error_shows_the_cores_as_they_were_passed(cores):
+    with pytest.raises(SignatureError) as caught:
+        waiting(X, cores)
+    assert caught.value.got == f"{type(cores).__name__} {cores!r}"
+
+
 def test_sync_executes_a_barrier_of_the_dma_engine():
     np.testing.assert_array_equal(waiting[2](X, (0, 1), nisa.engine.dma), X)
     words = X, (0, 1), nisa.engine.dma
