@@ -249,20 +249,27 @@ def a_list_that_changes(x):
     return out
 
 
-class Factor:
+class Factor(float):
     value = 1.0
 
 
-def an_attribute_of_a_class_that_changes(x):
-    out = nl.ndarray((6, 6, 8, 16), x.dtype, buffer=nl.shared_hbm)
-    Factor.value = 1.0
-    rounds = iter(range(6))
-    for i in nl.affine_range(6):
-        if next(rounds) == 4:
-            Factor.value = 5.0
-        for k in nl.affine_range(6):
-            nl.store(out[i, k], nl.multiply(nl.load(x[k]), Factor.value))
-    return out
+executed = {}
+exec("class Executed: value = 1.0", executed)  # of the module builtins, as it has no other
+
+
+def reading_an_attribute_of(factor):
+    def an_attribute_that_changes(x):
+        out = nl.ndarray((6, 6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+        factor.value = 1.0
+        rounds = iter(range(6))
+        for i in nl.affine_range(6):
+            if next(rounds) == 4:
+                factor.value = 5.0
+            for k in nl.affine_range(6):
+                nl.store(out[i, k], nl.multiply(nl.load(x[k]), factor.value))
+        return out
+
+    return an_attribute_that_changes
 
 
 def a_name_changed_after_its_loop(x):
@@ -331,8 +338,8 @@ REPEATED = [
 RUN_BY_PYTHON = [
     *(read_before_it_is_written, half_filled_tiles),
     *(chosen_by_python, listed, products_of_variables, a_number_as_data, a_mask_of_numbers),
-    *(a_list_that_changes, an_attribute_of_a_class_that_changes),
-    *(reduced_into_a_new_tile, a_name_changed_after_its_loop),
+    *map(reading_an_attribute_of, (Factor, Factor(2), executed["Executed"])),
+    *(a_list_that_changes, reduced_into_a_new_tile, a_name_changed_after_its_loop),
     *(a_tensor_that_is_changed_and_replaced, a_number_that_is_changed),
 ]
 

@@ -25,7 +25,7 @@ from neuroncore.numerics.formats import Format
 
 API = "neuroncore.frontend."  # functions of these modules execute no code of the kernel
 LASTING = (int, float, str, Enum, np.generic, np.dtype, Affine, Tile, Blocks, Format)
-LIBRARIES = "neuroncore", "numpy", "builtins"  # a kernel changes no attributes in them
+LIBRARIES = "neuroncore", "numpy", "ml_dtypes"  # a kernel changes no attributes in them
 HARMLESS = (abs, float, int, len, max, min, range)
 # loops that are unrolled; their variables have the same values in all iterations of outer loops
 UNROLLED = {"static_range", "range"}
@@ -63,13 +63,17 @@ def values_read(frame: FrameType) -> list[Any]:
 def _lasts(value: Any) -> bool:
     """Return whether a Python value can't change, so that repeated iterations can rely on it. The
     values that can't change are numbers, strings, formats, index expressions, tensors (apart from
-    their contents), types and modules of libraries, pure functions, and tuples of such values."""
+    their contents), types and modules of libraries, pure functions, and tuples of such values. A
+    number or a string of a class of the kernel may have attributes, which can change."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
     if isinstance(value, ModuleType | type):
         module = value.__name__ if isinstance(value, ModuleType) else value.__module__
-        return module.partition(".")[0] in LIBRARIES
-    return value is None or isinstance(value, LASTING) or _is_pure(value)
+        # a class that `exec` defines may be of the module builtins, which does not contain it
+        built_in = vars(builtins).get(value.__name__) is value
+        return built_in or module.partition(".")[0] in LIBRARIES
+    lasts = isinstance(value, LASTING) and _lasts(type(value))
+    return value is None or lasts or _is_pure(value)
 
 
 def _named(frame: FrameType, name: Sequence[str]) -> Any:
