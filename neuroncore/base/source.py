@@ -88,9 +88,9 @@ cell_name: Callable[[str], str | None] | None = None
 # example, creates and deletes code objects.
 _our_code: dict[int, CodeType] = {}
 _users_code: dict[int, CodeType] = {}  # also by id
-# The modules whose frames are not the user's. numpy may call the emulator for a kernel, and
-# torch.compiler.disable calls kernels from its own code.
-OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
+# The modules whose frames are not the user's. numpy and copy may call the emulator for a kernel,
+# and torch.compiler.disable calls kernels from its own code.
+OURS = ("neuroncore.", "numpy.", "copy.", "torch._dynamo.")
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
     *("IPython.core.interactiveshell", "_pytest.python"),
@@ -103,7 +103,7 @@ def is_ours(frame: FrameType) -> bool:
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
-    ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
+    ours = f"{name}.".startswith(OURS) and not name.startswith("neuroncore.kernels")
     if ours and id(frame.f_code) not in _entry_points:
         _keep_code(_our_code, frame.f_code)
     return ours

@@ -1,13 +1,15 @@
-"""The two APIs, called dialects: which API a kernel uses, and the public names of a module."""
+"""The two APIs, called dialects: which API a kernel uses, how kernels are pickled, and the public
+names of a module."""
 
 from __future__ import annotations
 
 import dis
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 from neuroncore.base.errors import did_you_mean
 
@@ -100,6 +102,21 @@ def takes_self(function: Callable[..., Any]) -> bool:
     `self.kernel(x)` passes only x. The reason is that the vendor's decorator turns the kernel into
     an object, which Python does not bind as a method (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
+
+
+class PickledByName:
+    """A base class of kernels. Like a function, a kernel is pickled and copied as the name by which
+    its module has it. A kernel that its module does not have by the name of its function, such as
+    `kernel = nki.jit(function)`, is pickled and copied with its attributes."""
+
+    function: Callable[..., Any]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        name: str = getattr(self.function, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self.function, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else super().__reduce_ex__(protocol)
 
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

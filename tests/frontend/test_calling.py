@@ -1,7 +1,9 @@
 """Ways to define and call a kernel, and launch grids."""
 
+import functools
 import pickle
 import sys
+from copy import deepcopy
 
 import neuronxcc.nki
 import nki
@@ -108,10 +110,16 @@ def named(x):
 @pytest.mark.parametrize("jit", [nki.jit, neuronxcc.nki.jit], ids=["today", "older"])
 def test_a_kernel_is_pickled_by_its_name_like_a_function(jit, monkeypatch):
     kernel = jit(named)
-    with pytest.raises(pickle.PicklingError, match="not the same object"):
-        pickle.dumps(kernel)
     monkeypatch.setattr(sys.modules[__name__], "named", kernel)
-    assert pickle.loads(pickle.dumps([kernel])) == [kernel]
+    assert pickle.loads(pickle.dumps([kernel])) == [kernel] and deepcopy(kernel) is kernel
+
+
+@pytest.mark.parametrize("jit", [nki.jit, neuronxcc.nki.jit], ids=["today", "older"])
+def test_a_kernel_of_another_name_than_its_function_is_pickled_with_its_attributes(jit):
+    kernel = jit(named)[2]
+    for again in (pickle.loads(pickle.dumps(kernel)), deepcopy(kernel)):
+        assert again.function is named and again.grid == kernel.grid
+    assert deepcopy(jit(functools.partial(named))).function.func is named
 
 
 @nki.jit

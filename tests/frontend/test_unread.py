@@ -2,6 +2,7 @@
 refused, except questions whose answer is known."""
 
 from copy import deepcopy
+from pathlib import Path
 
 import nki
 import nki.isa as nisa
@@ -35,6 +36,7 @@ def never_ends(tile):
         *(np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.full((2, 2), t)),
         *(int, float, range, lambda t: [1, 2][t], lambda t: 0 in t, np.float32),
         *(lambda t: t < 1, lambda t: t >= 1, lambda t: -t, lambda t: ~t, abs, deepcopy),
+        lambda t: deepcopy([t]),
         *(lambda t: t // 2, lambda t: t ^ t, lambda t: 1 << t, lambda t: t >> 1),
     ],
 )
@@ -45,6 +47,7 @@ def test_values_that_only_the_device_knows_are_refused(ask):
         device.call(ask, tile)
     assert "Tensor(4 x 4" in caught.value.statement
     assert caught.value.because and caught.value.hint
+    assert Path(caught.value.place.file).is_relative_to(Path(__file__).parents[1])
 
 
 @for_all(

@@ -22,7 +22,7 @@ from neuroncore.base.units import plural
 from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.arguments import Arguments, disagreements
-from neuroncore.frontend.dialects import dialect, takes_self
+from neuroncore.frontend.dialects import PickledByName, dialect, takes_self
 from neuroncore.frontend.launch import (
     Launch,
     Way,
@@ -68,7 +68,7 @@ def known() -> Iterator[None]:
 SIZES = "a positive int, or a tuple of positive ints"
 
 
-class Kernel:
+class Kernel(PickledByName):
     """A kernel function and its launch grid. A call by the host launches the kernel on emulated
     cores. A call by another kernel runs the function as a part of that kernel."""
 
@@ -119,10 +119,6 @@ class Kernel:
             raise
         run.findings.extend(disagreements(self.function, args, kwargs))
         return finish(run)
-
-    def __reduce__(self) -> str:
-        """Return the name by which pickle finds the kernel in its module, like a function."""
-        return self.function.__qualname__
 
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any

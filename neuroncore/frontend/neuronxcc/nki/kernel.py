@@ -19,7 +19,7 @@ from neuroncore.base.units import plural
 from neuroncore.core.core import current, running
 from neuroncore.frontend import limits
 from neuroncore.frontend.arguments import Annotation, Arguments
-from neuroncore.frontend.dialects import takes_self
+from neuroncore.frontend.dialects import PickledByName, takes_self
 from neuroncore.frontend.launch import (
     Launch,
     Way,
@@ -45,7 +45,7 @@ NEFF = "file.neff"  # the file in which the vendor's tools keep a compiled kerne
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 
 
-class Kernel:
+class Kernel(PickledByName):
     """A kernel function, its launch grid, and its mode.
 
     A call from the host launches the kernel on an emulated device. A call from another kernel
@@ -96,10 +96,6 @@ class Kernel:
         if instance is None or not takes_self(self.function):
             return self
         return self._like(type(self), function=MethodType(self.function, instance))
-
-    def __reduce__(self) -> str:
-        """Return the name by which pickle finds the kernel in its module, like a function."""
-        return self.function.__qualname__
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
         target = self.options.get("platform_target")
