@@ -243,7 +243,8 @@ class TorchLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        importlib.import_module("neuroncore.hosts.devices").stand_in(module)
+        if hasattr(module, "_C"):  # else it is a user's module of this name, such as a stub
+            importlib.import_module("neuroncore.hosts.devices").stand_in(module)
 
 
 def _with_device() -> ModuleSpec | None:

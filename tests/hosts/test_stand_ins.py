@@ -143,6 +143,12 @@ def test_torch_is_unchanged(reason, tmp_path):
     assert "at start of device string: neuron" in said
 
 
+def test_a_module_of_the_user_with_the_name_of_torch_is_unchanged(tmp_path):
+    (tmp_path / "torch.py").write_text("float32 = 4\n")
+    (tmp_path / "program.py").write_text(ACTIVE + "import torch; assert torch.float32 == 4")
+    python("import program", tmp_path, tmp_path)
+
+
 def test_tensors_of_the_cpu_and_of_the_device_do_not_mix(tmp_path):
     pytest.importorskip("torch")
     code = """
