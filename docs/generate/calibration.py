@@ -110,7 +110,8 @@ The columns have these figures:
 * *pairs in order* and *median Spearman*: how well estimates order the variants of a kernel
   ([below](#order-of-variants)). Larger is better.
 * *in their range*: the share of measurements inside the [range](#ranges) of their estimate. The
-  intended share is 80 %.
+  intended share is 80 %. In cross-validation, the ranges are computed from the other sources, but
+  the estimates are those of the model in use.
 * *half-width*: half the length of a range, divided by the estimate; the column has the median.
   Smaller is better.
 
