@@ -88,9 +88,9 @@ cell_name: Callable[[str], str | None] | None = None
 # example, creates and deletes code objects.
 _our_code: dict[int, CodeType] = {}
 _users_code: dict[int, CodeType] = {}  # also by id
-# The modules whose frames are not the user's. numpy and copy may call the emulator for a kernel,
-# and torch.compiler.disable calls kernels from its own code.
-OURS = ("neuroncore.", "numpy.", "copy.", "torch._dynamo.")
+# The modules whose frames are not the user's. numpy, copy and dataclasses may call the emulator for
+# a kernel, and torch.compiler.disable calls kernels from its own code.
+OURS = ("neuroncore.", "numpy.", "copy.", "dataclasses.", "torch._dynamo.")
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
     *("IPython.core.interactiveshell", "_pytest.python"),

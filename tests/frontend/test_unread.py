@@ -2,6 +2,7 @@
 refused, except questions whose answer is known."""
 
 from copy import deepcopy
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import nki
@@ -16,6 +17,11 @@ from older_device import Older
 from neuroncore.base.errors import DynamicControlError, KernelError, SignatureError
 
 ZEROS = np.zeros((4, 4), np.float32)
+
+
+@dataclass
+class Holder:
+    tensor: object
 
 
 def taken_if(tile):
@@ -36,7 +42,7 @@ def never_ends(tile):
         *(np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.full((2, 2), t)),
         *(int, float, range, lambda t: [1, 2][t], lambda t: 0 in t, np.float32),
         *(lambda t: t < 1, lambda t: t >= 1, lambda t: -t, lambda t: ~t, abs, deepcopy),
-        lambda t: deepcopy([t]),
+        *(lambda t: deepcopy([t]), lambda t: asdict(Holder(t))),
         *(lambda t: t // 2, lambda t: t ^ t, lambda t: 1 << t, lambda t: t >> 1),
     ],
 )
