@@ -78,7 +78,7 @@ MOVES = {
 @functools.cache
 def stand_in(torch: Any) -> None:
     """Make torch accept the devices "xla" and "neuron" everywhere, and add the module
-    torch.neuron. The first use of a device prepares launches."""
+    torch.neuron. The first use of a device or of torch.compile prepares launches."""
     tensor = torch.Tensor
     answers = {
         tensor.device.__get__: torch.device(NAME),
@@ -107,6 +107,14 @@ def stand_in(torch: Any) -> None:
                 return answers[function]
             return _called(torch, function, args, named)
 
+    compiled = torch.compile
+
+    @functools.wraps(compiled)
+    def compile(*args: Any, **named: Any) -> Any:
+        prepare_launches(torch)
+        return compiled(*args, **named)
+
+    torch.compile = compile
     OnCPU().__enter__()
     # published code uses this name in annotations
     torch.classes.neuron = vendor.PlaceholderModule("torch.classes.neuron")
@@ -152,7 +160,8 @@ def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str
     """Call a torch function, and return its result. If the function moves a tensor between the CPU
     and the device, the result is a copy, so that the original and the moved tensor both exist."""
     values = [*args, *named.values()]
-    there = any(_is_ours(torch, value) for value in values)
+    if there := any(_is_ours(torch, value) for value in values):
+        prepare_launches(torch)
     back = function is torch.Tensor.cpu or any(_is_cpu(torch, value) for value in values)
     here = [_here(torch, value) for value in args]
     result = _moved(torch, function, here, {n: _here(torch, value) for n, value in named.items()})

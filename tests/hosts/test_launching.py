@@ -133,6 +133,8 @@ def test_a_kernel_of_the_native_backend_keeps_its_grid(function, grid):
     )
     assert kernel(ones(), ones(), out) is None
     assert (out == 2).all()
+    by_position = nki_hop.TorchNeuronNKIKernel(function, grid, False, (out,))
+    assert by_position(ones(), ones(), out) is None
 
 
 def test_nki_op_registers_an_operator_of_torch():

@@ -111,9 +111,13 @@ assert xm.get_rng_state() == 3
     python(ACTIVE + code, tmp_path)
 
 
+FIRST_USES = (
+    'x = torch.ones(2, 3).to(torch.device("neuron"))',
+    'x = torch.ones(2, 3).to("neuron")',
+    'x = torch.ones(2, 3, device="neuron")',
+    'compiled = torch.compile(torch.neg, backend="neuron"); x = torch.ones(2, 3, device="neuron")',
+)
 ALONE = """
-import torch
-x = torch.ones(2, 3).to(torch.device("neuron"))
 assert x.device.type == "xla" and torch.neuron.device_count() == 1
 import nki, nki.isa as nisa, nki.language as nl
 @nki.jit
@@ -121,13 +125,15 @@ def copied(x):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(out, x)
     return out
-assert torch.compile(copied, backend="neuron")(x).is_xla and not copied(x.cpu()).is_xla
+assert copied(x).is_xla and not copied(x.cpu()).is_xla
+assert torch.compile(copied, backend="neuron")(x).is_xla
 """
 
 
-def test_torch_has_the_device_without_another_import(tmp_path):
+@pytest.mark.parametrize("first", FIRST_USES)
+def test_torch_has_the_device_without_another_import(first, tmp_path):
     pytest.importorskip("torch")
-    (tmp_path / "program.py").write_text(ACTIVE + ALONE)
+    (tmp_path / "program.py").write_text(f"{ACTIVE}import torch\n{first}{ALONE}")
     python("import program", tmp_path, tmp_path)
 
 

@@ -29,6 +29,7 @@ class TorchNeuronNKIKernel:
         func: Callable[..., Any],
         grid: int | tuple[int, ...] = (),
         kernel_return: bool = True,
+        return_tensor_overrides: object = (),
         **_: Any,
     ) -> None:
         self._launch = writing(func)[grid] if grid != () else writing(func)
