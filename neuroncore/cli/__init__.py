@@ -8,7 +8,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -83,31 +83,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments, others = parser(words[:end]).parse_known_args(words[:end])
         if others and not arguments.is_script(arguments):
             raise usage.unknown(arguments.parser, others)
-    except usage.Misuse as error:
-        sys.exit(usage.report(error, "--json" in words[:end]))
+    except usage.Misuse as misuse:
+        error, as_json = misuse, "--json" in words[:end]
+        sys.exit(_ended(lambda: usage.report(error, as_json)))
     arguments.words, arguments.others, arguments.behind = words, others, words[end + 1 :]
-    return _ended(arguments)
+    return _ended(lambda: _executed(arguments))
 
 
-def _ended(arguments: argparse.Namespace) -> int:
-    """Execute a command, and return the exit code."""
-    if sys.stdout is None:
-        print("neuroncore: the output is closed", file=sys.stderr)
-        return 2
-    code = 2
-    failure: str | dict[str, Any] | None = None
+def _ended(command: Callable[[], int]) -> int:
+    """Return the exit code of `command`. Report errors of the output, Ctrl-C, and faults of
+    neuroncore."""
     try:
-        usage.check_needs(arguments)
-        usage.check_outputs(arguments)
-        seconds = getattr(arguments, "time_limit", None)
-        with nullcontext() if seconds is None else limits.limited(seconds):
-            ended = int(arguments.command(arguments))
-            sys.stdout.flush()
-        return ended
-    except UsageError as error:
-        has_place = isinstance(error, values.NotPython)  # its message begins with the place
-        terminal.complain(error if has_place else f"neuroncore: {error}")
-        failure = str(error)
+        return command()
     except BrokenPipeError:  # the reader of the output has closed the pipe
         _give_up_output()
         return 0
@@ -115,18 +102,40 @@ def _ended(arguments: argparse.Namespace) -> int:
         output = error.filename or "the output"
         print(f"neuroncore: {output} can't be written: {error.strerror}", file=sys.stderr)
         _give_up_output()
-    except limits.TimeLimit as end:
-        terminal.complain(f"neuroncore: {end}")
-        code, failure = 1, str(end)
-    except session.KernelFailed as failed:
-        code, failure = session.exit_code(failed.failure), failed.failure
+        return 2
     except KeyboardInterrupt as stop:
         print(session.interrupted(stop), file=sys.stderr)
         return session.INTERRUPTED
     except Exception as error:
         session.print_our_fault(error)
         return EmulatorError.exit_code
-    if failure is not None and getattr(arguments, "json", False):
+
+
+def _executed(arguments: argparse.Namespace) -> int:
+    """Execute a command, and return the exit code. Report an error of the user or of a kernel; with
+    --json, also as JSON."""
+    if sys.stdout is None:
+        print("neuroncore: the output is closed", file=sys.stderr)
+        return 2
+    failure: str | dict[str, Any]
+    try:
+        usage.check_needs(arguments)
+        usage.check_outputs(arguments)
+        seconds = getattr(arguments, "time_limit", None)
+        with nullcontext() if seconds is None else limits.limited(seconds):
+            code = int(arguments.command(arguments))
+            sys.stdout.flush()
+        return code
+    except UsageError as error:
+        has_place = isinstance(error, values.NotPython)  # its message begins with the place
+        terminal.complain(error if has_place else f"neuroncore: {error}")
+        code, failure = 2, str(error)
+    except limits.TimeLimit as end:
+        terminal.complain(f"neuroncore: {end}")
+        code, failure = 1, str(end)
+    except session.KernelFailed as failed:
+        code, failure = session.exit_code(failed.failure), failed.failure
+    if getattr(arguments, "json", False):
         usage.print_json(failure)
     return code
 

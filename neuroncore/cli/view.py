@@ -55,7 +55,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--line",
         type=natural,
         metavar="N",
-        help="the source line at which the page opens (default: the most expensive line)",
+        help="the source line at which the page opens, or the next line with instructions "
+        "(default, and if there is none: the most expensive line)",
     )
     parser.add_argument(
         "--watch",

@@ -164,9 +164,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Opening:
-    """How a page opens: at a `line` of its first file, and with the selection `at`. The selection
-    is the part of an address after #, such as "step=60&pane=memory". A `watched` page is loaded
-    again when its reader returns to it, because the file may have been written again."""
+    """How a page opens: at a `line` of its first file, and with the selection `at`. If no
+    instruction is at or after this line, the page opens as without it. The selection is the part of
+    an address after #, such as "step=60&pane=memory". A `watched` page is loaded again when its
+    reader returns to it, because the file may have been written again."""
 
     line: int | None = None
     watched: bool = False
@@ -180,8 +181,7 @@ def document(
     launches: Iterable[Shown], opening: Opening = USUAL, served: bool = False
 ) -> dict[str, Any]:
     """Return the document of launches, core by core. A `served` page requests values step by step.
-    Raises UsageError if a window has no instruction, or if no instruction is at or after the line
-    at which the page opens."""
+    Raises UsageError if a window has no instruction."""
     launches, texts = list(launches), sources.Texts()
     for window in {launch.window for launch in launches if launch.window is not None}:
         if not any(map(len, (part for launch in launches for part in launch.parts))):
@@ -202,7 +202,6 @@ def document(
             zip(launch.timelines, launch.parts, _values(launch, served), strict=True)
         )
     ]
-    _check_line(opening.line, cores)
     outcomes = [launch.outcome for launch in launches if launch.outcome is not None]
     errors = [_outcome(outcome, texts) for outcome in outcomes if outcome.kind == "failed"]
     return {
@@ -217,14 +216,6 @@ def document(
         "cores": cores,
         "files": texts.table(),
     }
-
-
-def _check_line(number: int | None, cores: Sequence[dict[str, Any]]) -> None:
-    """Raise UsageError if a page can't open at line `number` of its first file."""
-    lines = [line for core in cores for line in core["lines"]]
-    last = max((line["line"] for line in lines if line["file"] == lines[0]["file"]), default=0)
-    if number is not None and 0 < last < number:
-        raise UsageError(f"the page can't open at line {number}: the last instruction is at {last}")
 
 
 def _first(launches: Sequence[Shown]) -> int:

@@ -271,13 +271,27 @@ def test_a_full_disk_is_one_sentence(capsys):
 
 
 @needs_full
-@pytest.mark.parametrize("words", ["run mine.py::double --json", "isa"])
+@pytest.mark.parametrize("words", ["run mine.py::double --json", "isa", "isa none --json"])
 def test_output_to_a_full_disk_is_one_sentence(words):
     with open("/dev/full", "w") as full:
         command = [NEURONCORE, *words.split()]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == 2
-    assert ended.stderr == "neuroncore: the output can't be written: No space left on device\n"
+    *errors, last = ended.stderr.splitlines()
+    assert last == "neuroncore: the output can't be written: No space left on device"
+    assert len(errors) == ("none" in words)
+
+
+@pytest.mark.parametrize(
+    "words", ["isa none --json", "isa --jsn --json", "diff bad.py::raises mine.py::double --json"]
+)
+def test_a_closed_pipe_ends_a_command_with_an_error_silently(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [NEURONCORE, *words.split()]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert ended.returncode == 0 and "BrokenPipeError" not in ended.stderr
 
 
 CLOSED = "neuroncore: the output is closed\n"

@@ -1,6 +1,7 @@
 """Options of the command line: files that a command writes, limits, and options without effect."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -134,10 +135,12 @@ def test_an_option_that_another_one_excludes_is_refused(capsys, words, excluded,
     assert message == f"neuroncore: {excluded} can't be combined with {other}\n"
 
 
-def test_the_page_cant_open_at_a_line_after_the_last_instruction(capsys):
-    last = KERNEL.count("\n")
-    assert "the page can't open at line" in refused(capsys, "view", NAMED, "--line", str(last + 9))
-    assert main(["view", NAMED, "--line", "2"]) == 0
+def test_a_page_is_written_even_if_no_instruction_is_at_its_line_or_later():
+    """Editors pass the line of the cursor, which may be below the kernel, or at the error."""
+    Path("fails.py").write_text(KERNEL.replace("(out, ", "(out[:, :1], "))
+    for status, name in ((0, "k"), (1, "fails")):
+        assert main(["view", f"{name}.py::double", "--line", "99", "-o", f"{name}.html"]) == status
+        assert re.search(r'"line": ?99\b', Path(f"{name}.html").read_text())
 
 
 @pytest.mark.parametrize(
