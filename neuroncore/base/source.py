@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import io
 import linecache
 import os.path
@@ -89,8 +91,10 @@ cell_name: Callable[[str], str | None] | None = None
 _our_code: dict[int, CodeType] = {}
 _users_code: dict[int, CodeType] = {}  # also by id
 # The modules whose frames are not the user's. numpy, copy and dataclasses may call the emulator for
-# a kernel, and torch.compiler.disable calls kernels from its own code.
-OURS = ("neuroncore.", "numpy.", "copy.", "dataclasses.", "torch._dynamo.")
+# a kernel, and torch.compiler.disable calls kernels from its own code. Modules of Python are known
+# by their globals, because a user's file may have the name of such a module.
+OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
+OF_PYTHON = vars(copy), vars(dataclasses)
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
     *("IPython.core.interactiveshell", "_pytest.python"),
@@ -103,7 +107,8 @@ def is_ours(frame: FrameType) -> bool:
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
-    ours = f"{name}.".startswith(OURS) and not name.startswith("neuroncore.kernels")
+    ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
+    ours = ours or any(frame.f_globals is names for names in OF_PYTHON)
     if ours and id(frame.f_code) not in _entry_points:
         _keep_code(_our_code, frame.f_code)
     return ours
