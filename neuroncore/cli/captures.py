@@ -308,7 +308,8 @@ def neff(arguments: argparse.Namespace) -> int:
     if arguments.source:
         run = kept_run(with_target(arguments, program.target), arguments.source)
         rows = sides.side_rows(program, slowest(run))
-    document = listing.document(program)
+    # only with --json, because the document has all instructions
+    document = listing.document(program) if arguments.json else {}
     document |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
     lines = sides.text(rows) if rows is not None else listing.text(program, arguments.all)
     terminal.answer(arguments, document, lines)

@@ -65,7 +65,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(arguments: argparse.Namespace) -> bool:
-    options = arguments.arrays, arguments.save, arguments.expect, arguments.tolerance
+    options = arguments.arrays, arguments.save, arguments.expect
     return arguments.execute or any(value is not None for value in options)
 
 
@@ -73,8 +73,8 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
     """Execute a program and print the figures of each output.
 
     Return the exit code: 1 if an output differs from the expected one, else 0."""
-    if arguments.source or arguments.args or arguments.inputs:
-        raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
+    if arguments.source:
+        raise UsageError("--execute takes --arrays FILE.npz or --seed, not --source")
     if arguments.target and machine.load(arguments.target).name != program.target:
         raise UsageError(
             f"--execute: the program was compiled for {program.target}, so it can't run on "

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import viewed
 
+from neuroncore.cli import captures as commands
 from neuroncore.cli import main
 from neuroncore.view.page import Page
 
@@ -142,6 +143,13 @@ def test_neff_lists_and_compares(capsys):
     assert "load" in told.splitlines()[1] and "same" in told.splitlines()[1]
     found = json.loads(printed(capsys, "neff", "p.neff", "--source", *SOURCE, "--json"))
     assert [row["kind"] for row in found["beside"]] == ["load", "compute", "store"]
+
+
+def test_the_document_of_all_instructions_is_made_only_for_json(capsys, monkeypatch):
+    monkeypatch.setattr(commands.listing, "document", lambda program: {"all": program.name})
+    assert json.loads(printed(capsys, "neff", "p.neff", "--json")).keys() == {"all"}
+    monkeypatch.setattr(commands.listing, "document", None)
+    assert "PSEUDO_DMA_TRIGGER" in printed(capsys, "neff", "p.neff")
 
 
 def test_neff_executes_and_compares(capsys, folder):
