@@ -44,7 +44,7 @@ def test_a_misspelled_keyword():
     assert error.hint == "did you mean 'operand0'?"
     assert error.expected.startswith("nisa.tensor_scalar(data, op0, operand0, ")
     error = refused(lambda x: nl.affine_range(0, 4, step=2), SignatureError)
-    assert error.expected == "affine_range(*start_stop_step)"
+    assert error.expected == "affine_range(*args)"
 
 
 def test_too_few_arguments():

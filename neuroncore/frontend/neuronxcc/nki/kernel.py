@@ -384,6 +384,20 @@ class FrameworkKernel:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotEmulated("FrameworkKernel can't be used: neuroncore compiles no graphs")
 
+    # nothing can call the following methods; they are names that the vendor documents
+
+    def dump_config(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def is_framework_tensor(self, t: Any) -> bool:
+        raise NotImplementedError
+
+    def map_framework_tensor(self, t: Any) -> Any:
+        raise NotImplementedError
+
+    def translate_to_neuron_dtype(self, _dtype: Any) -> Any:
+        raise NotImplementedError
+
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a kernel, or a plain function, on numpy arrays, and return its results."""

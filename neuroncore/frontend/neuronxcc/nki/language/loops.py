@@ -33,17 +33,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-def affine_range(*start_stop_step: int, **kwargs: Any) -> Loop:
+def affine_range(*args: int, **kwargs: Any) -> Loop:
     """Return a loop over the integers of Python's range. Its iterations don't depend on each
     other."""
     check_keywords(kwargs)
-    return TracedLoop(limits.loop(*start_stop_step), parallel=True)
+    return TracedLoop(limits.loop(*args), parallel=True)
 
 
-def sequential_range(*start_stop_step: int, **kwargs: Any) -> Loop:
+def sequential_range(*args: int, **kwargs: Any) -> Loop:
     """Return a loop over the integers of Python's range. Its iterations run one after another."""
     check_keywords(kwargs)
-    return TracedLoop(limits.loop(*start_stop_step))
+    return TracedLoop(limits.loop(*args))
 
 
 def static_range(*args: int) -> range:
