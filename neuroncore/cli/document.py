@@ -196,7 +196,8 @@ class Document:
     @property
     def opening(self) -> documents.Opening:
         """Return how the requested page opens."""
-        return documents.Opening(self.arguments.line, self.arguments.watched)
+        asked = self.arguments
+        return documents.Opening(asked.line, asked.file.partition("::")[0], asked.watched)
 
     @property
     def _is_brief(self) -> bool:

@@ -164,12 +164,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class Opening:
-    """How a page opens: at a `line` of its first file, and with the selection `at`. If no
-    instruction is at or after this line, the page opens as without it. The selection is the part of
-    an address after #, such as "step=60&pane=memory". A `watched` page is loaded again when its
-    reader returns to it, because the file may have been written again."""
+    """How a page opens: at a `line` of a `file`, and with the selection `at`. Without `file`, the
+    line is in the file of the first instruction. If no instruction is at or after the line, the
+    page opens as without it. The selection is the part of an address after #, such as
+    "step=60&pane=memory". A `watched` page is loaded again when its reader returns to it, because
+    the file may have been written again."""
 
     line: int | None = None
+    file: str | None = None
     watched: bool = False
     at: str = ""
 
@@ -208,7 +210,7 @@ def document(
         "schema": SCHEMA,
         "version": version("neuroncore"),
         "served": served,
-        "opens": vars(opening),
+        "opens": vars(opening) | {"file": texts.found(opening.file)},
         "error": errors[-1] if errors else None,
         "meetings": [*map(_meeting, launches[0].meetings)] if len(launches) == 1 else [],
         "sides": None,

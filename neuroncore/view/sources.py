@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 from collections.abc import Iterator
+from os.path import abspath
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ class Texts:
 
     def number(self, file: str) -> int:
         return self._numbers.setdefault(file, len(self._numbers))
+
+    def found(self, file: str | None) -> int | None:
+        """Return the number of a file, or None. A script's file may have a relative path."""
+        numbers = {abspath(name): number for name, number in self._numbers.items()}
+        return None if file is None else numbers.get(abspath(file))
 
     def site(self, place: Place) -> list[Any]:
         """Return a place as [number of the file, line, column, last line, end column, function]."""

@@ -1,6 +1,7 @@
 """Pages of failed runs, of cores and ranks, of long runs and of windows, in a browser."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import captures
 import nki
@@ -16,6 +17,7 @@ from neuroncore.kernels import ch05_matmul
 import neuroncore
 from neuroncore.base.options import Options
 from neuroncore.capture.run import load
+from neuroncore.cli import main
 from neuroncore.report.perfetto import throughput
 from neuroncore.view.document import PageOutcome, Shown
 from neuroncore.view.page import PageSide, of_measured, of_sides, page
@@ -39,6 +41,36 @@ def test_a_page_opens_at_the_requested_selection(chromium, run, tmp_path):
     with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "")
         assert opened.page.evaluate("[view.state.step, view.state.pane]") == [2, "memory"]
+
+
+HELPED = """
+import nki, nki.language as nl, numpy as np
+from helper import load
+
+@nki.jit
+def copied(x):
+    tile = load(x)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+def inputs():
+    return (np.ones((4, 8), np.float32),)
+
+if __name__ == "__main__":
+    copied(*inputs())
+"""
+
+
+@pytest.mark.parametrize("named", ["helped.py", "helped.py::copied"])
+def test_a_page_opens_at_a_line_of_the_kernels_file(chromium, tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    Path("helper.py").write_text("import nki.language as nl\ndef load(x):\n    return nl.load(x)\n")
+    Path("helped.py").write_text(HELPED)
+    assert main(["view", named, "--line", "8", "-o", "page.html"]) == 0
+    with tabs.tab(chromium) as opened:
+        opened.open(tmp_path / "page.html", "")
+        assert opened.page.evaluate("view.core().lines[view.state.line]?.line") == 9
 
 
 def test_the_page_of_a_trace_states_that_it_is_measured(chromium, tmp_path):

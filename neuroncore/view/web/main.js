@@ -245,9 +245,9 @@ function startBare() {
   return 0;
 }
 
-/** Return the index of the first line with instructions at or after a line number of the kernel's file. */
+/** Return the index of the first line with instructions at or after a line number of the kernel's file; -1 for none. */
 function lineAt(number) {
-  const file = core.lines[0]?.file;
+  const file = made.opens.file ?? core.lines[0]?.file;
   return number === null ? -1 : core.lines.findIndex((line) => line.file === file && line.line >= number);
 }
 
