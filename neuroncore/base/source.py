@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import io
 import linecache
 import os.path
@@ -90,11 +88,9 @@ cell_name: Callable[[str], str | None] | None = None
 # example, creates and deletes code objects.
 _our_code: dict[int, CodeType] = {}
 _users_code: dict[int, CodeType] = {}  # also by id
-# The modules whose frames are not the user's. numpy, copy and dataclasses may call the emulator for
-# a kernel, and torch.compiler.disable calls kernels from its own code. Modules of Python are known
-# by their globals, because a user's file may have the name of such a module.
+# The modules whose frames are not the user's. numpy may call the emulator for a kernel, and
+# torch.compiler.disable calls kernels from its own code.
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
-OF_PYTHON = vars(copy), vars(dataclasses)
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
     *("IPython.core.interactiveshell", "_pytest.python"),
@@ -108,7 +104,6 @@ def is_ours(frame: FrameType) -> bool:
         return True
     name: str = frame.f_globals.get("__name__", "")
     ours = name.startswith(OURS) and not name.startswith("neuroncore.kernels")
-    ours = ours or any(frame.f_globals is names for names in OF_PYTHON)
     if ours and id(frame.f_code) not in _entry_points:
         _keep_code(_our_code, frame.f_code)
     return ours

@@ -191,10 +191,12 @@ class Core:
         for name, value in arguments.items():
             if isinstance(value, Tile) and value.storage.launch is not self.hbm:
                 yield OutsideKernelError(
-                    f"{name} ({value}) is a tensor of an earlier launch",
+                    f"{name} ({value}) is a tensor of an earlier launch, or a copy that Python "
+                    "made",
                     argument=name,
                     because="the tensors of a kernel exist only while the kernel runs",
-                    hint="return the tensor to the host, and pass the array to the next launch",
+                    hint="return the tensor to the host, and pass the array to the next launch; "
+                    "nl.copy copies a tensor in a kernel",
                 )
 
     def leave_out(

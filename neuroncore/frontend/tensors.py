@@ -126,9 +126,6 @@ class Unread:
             hint="tensor.shape[0] is the size of axis 0",
         )
 
-    def __deepcopy__(self, _: object) -> NoReturn:
-        raise _unknown(self, "deep-copied", "nl.copy(tensor) copies the contents to a new tensor")
-
     def __delitem__(self, key: object) -> NoReturn:
         raise SignatureError(
             f"elements of {self} can't be deleted",

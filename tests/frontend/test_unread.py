@@ -1,8 +1,6 @@
 """Values of a tensor are known only on the device: Python and numpy operations that need them are
 refused, except questions whose answer is known."""
 
-from copy import deepcopy
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import nki
@@ -17,11 +15,6 @@ from older_device import Older
 from neuroncore.base.errors import DynamicControlError, KernelError, SignatureError
 
 ZEROS = np.zeros((4, 4), np.float32)
-
-
-@dataclass
-class Holder:
-    tensor: object
 
 
 def taken_if(tile):
@@ -41,8 +34,7 @@ def never_ends(tile):
         *(lambda t: nl.equal(t, 0.0) and 1, lambda t: 1 if nl.less(t, 1.0) else 2),
         *(np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.full((2, 2), t)),
         *(int, float, range, lambda t: [1, 2][t], lambda t: 0 in t, np.float32),
-        *(lambda t: t < 1, lambda t: t >= 1, lambda t: -t, lambda t: ~t, abs, deepcopy),
-        *(lambda t: deepcopy([t]), lambda t: asdict(Holder(t))),
+        *(lambda t: t < 1, lambda t: t >= 1, lambda t: -t, lambda t: ~t, abs),
         *(lambda t: t // 2, lambda t: t ^ t, lambda t: 1 << t, lambda t: t >> 1),
     ],
 )
