@@ -326,13 +326,6 @@ def test_a_traceback_has_the_users_frames_only(capsys, folder):
     assert err.endswith("ValueError: mine\n")
 
 
-@pytest.mark.parametrize("name", ["copy", "dataclasses"])
-def test_a_kernels_file_may_have_the_name_of_a_module_of_python(capsys, folder, name):
-    Path(f"{name}.py").write_text(KERNEL.replace("(out, ", "(out[:, :1], "))
-    code, err = failed(capsys, f"{name}.py::double")
-    assert code == 1 and err.startswith(f"{folder}/{name}.py:11:")
-
-
 def test_a_traceback_of_a_script_has_the_users_frames_only(capsys):
     Path("calls.py").write_text(BAD + "\nraises(*inputs())\n")
     code, err = failed(capsys, "calls.py")
