@@ -2,7 +2,6 @@
 
 import gc
 import warnings
-from copy import deepcopy
 
 import nki
 import nki.isa as nisa
@@ -41,18 +40,6 @@ def test_a_tensor_is_invalid_after_its_launch():
     keep(values(3, 7))
     with pytest.raises(OutsideKernelError, match="an earlier launch"):
         use(values(3, 7))
-
-
-def test_a_deep_copy_of_a_tensor_is_refused_only_where_it_is_used():
-    @nki.jit
-    def copies(x, uses):
-        copied = deepcopy([x])[0]
-        nisa.dma_copy(nl.ndarray(x.shape, x.dtype), copied if uses else x)
-        return x
-
-    assert np.array_equal(copies(values(3, 7), False), values(3, 7))
-    with pytest.raises(OutsideKernelError, match="a copy that Python made"):
-        copies(values(3, 7), True)
 
 
 def test_a_kernel_is_not_a_generator():
