@@ -269,6 +269,43 @@ def _stays_on_chip(call: Call, machine: Machine) -> str | None:
     return f"{call.name} moves data from SBUF to SBUF by DMA, which takes microseconds"
 
 
+def overlapping_copies(uses: Uses) -> Iterator[Finding]:
+    """Yield a finding for each line with a DMA that moves elements within a tensor, from bytes that
+    partly overlap its destination.
+
+    The addresses of a gather or scatter are not compared, because an index chooses them."""
+    columns, bounds = uses.columns, uses.program.box_table()[:, 1:5]
+    copies = np.array([_copies_by_dma(call) for call in uses.program.calls], np.bool_)
+    operands = np.flatnonzero(copies[columns.call[uses.user]])
+    written = operands[uses.writes[operands]]
+    result = np.zeros(len(columns.call), np.int64)  # the operand that each copy writes
+    result[uses.user[written]] = written
+    read = operands[~uses.writes[operands]]
+    write = result[uses.user[read]]
+    apart = (bounds[uses.box[read]] != bounds[uses.box[write]]).any(axis=1)
+    moved = apart & (uses.area[read] == uses.area[write])
+    reported: set[int] = set()
+    for k, target in zip(read[moved].tolist(), write[moved].tolist(), strict=True):
+        row = int(uses.user[k])
+        line = int(columns.line[row])
+        if line not in reported and uses.share_bytes(k, target):
+            reported.add(line)
+            yield Finding(
+                "OVERLAPPING_COPY",
+                f"{uses.call(row).name} writes to bytes that it also reads, at another position",
+                uses.line(row),
+            )
+
+
+def _copies_by_dma(call: Call) -> bool:
+    """Return whether a call is a DMA with one result that computes or moves elements at addresses
+    which do not depend on an index for each element or partition."""
+    traits = call.instruction.traits
+    moves = call.engine is engine.dma and traits.computes and not traits.exchanges
+    is_fixed = all(view.dynamic <= 1 for view in call.views())
+    return moves and is_fixed and len(call.writes) == 1
+
+
 # --- engines --------------------------------------------------------------------------------------
 
 
@@ -322,7 +359,7 @@ def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     if threads > world.ranks:  # if each rank has one thread, no HBM is shared
         findings += races.findings(used, world)
     for uses in used:
-        for rule in (overlaps, unplaced, sums, carried_reads):
+        for rule in (overlaps, overlapping_copies, unplaced, sums, carried_reads):
             findings += rule(uses)
     findings += advice(timelines, world)
     return list(dict.fromkeys(findings))

@@ -100,6 +100,12 @@ class Uses:
             single_queue, 1, accesses, single_queue - 1, defines=True
         ).reaching
 
+    def share_bytes(self, first: int, second: int) -> bool:
+        """Return whether two operands share bytes."""
+        near, start = self.program.boxes().near
+        a, b = int(self.box[first]), int(self.box[second])
+        return bool((near[start[a] : start[a + 1]] == b).any())
+
     def call(self, instruction: int) -> Call:
         return self.program.calls[int(self.columns.call[instruction])]
 
@@ -266,11 +272,11 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
-    if any(_share(uses, k, target) and _is_within(uses, target, k) for k in sources):
+    if any(uses.share_bytes(k, target) and _is_within(uses, target, k) for k in sources):
         return None
     before = np.flatnonzero(uses.writes & (storage == storage[read]) & (uses.user < writer))
     for k in before[::-1].tolist():
-        if _share(uses, k, target) and _share(uses, k, read):
+        if uses.share_bytes(k, target) and uses.share_bytes(k, read):
             return int(uses.user[k])
     return None
 
@@ -283,13 +289,6 @@ def _is_within(uses: Uses, inner: int, outer: int) -> bool:
         uses.box[[inner, outer]], 1:5
     ].tolist()
     return bool(least <= low and high <= most and begin <= first and last <= end)
-
-
-def _share(uses: Uses, first: int, second: int) -> bool:
-    """Return whether two operands share bytes."""
-    near, start = uses.program.boxes().near
-    a, b = int(uses.box[first]), int(uses.box[second])
-    return bool((near[start[a] : start[a + 1]] == b).any())
 
 
 MOST_REPORTED = 4  # the most lines that are reported

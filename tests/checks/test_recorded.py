@@ -267,6 +267,46 @@ def test_reusing_addresses_has_no_finding(kernel):
 
 
 @nki.jit
+def copied_within(x, dst, src):
+    """Copy rows and columns of a tensor to other rows and columns of it, on the chip and in HBM."""
+    out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
+    nisa.dma_copy(dst=tile[dst], src=tile[src])
+    nisa.dma_copy(dst=out, src=tile)
+    nisa.dma_copy(dst=out[dst], src=out[src])
+    return out
+
+
+ROWS = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("dst", "src"),
+    [
+        ((slice(1, 128), ROWS), (slice(0, 127), ROWS)),
+        ((ROWS, slice(0, 500)), (ROWS, slice(12, 512))),
+        ((ROWS, slice(1, 8, 2)), (ROWS, slice(3, 10, 2))),
+    ],
+)
+def test_a_dma_to_bytes_of_its_source_is_reported(dst, src):
+    launch = neuroncore.run(copied_within, given(), dst, src)
+    lines = [f.place.line for f in launch.findings if f.code == "OVERLAPPING_COPY"]
+    begin = copied_within.function.__code__.co_firstlineno
+    assert lines == [begin + 4, begin + 6]
+
+
+@pytest.mark.parametrize(
+    ("dst", "src"),
+    [
+        ((slice(64, 128), ROWS), (slice(0, 64), ROWS)),  # side by side
+        ((ROWS, slice(0, 512, 2)), (ROWS, slice(1, 512, 2))),  # between each other
+        ((slice(0, 127), ROWS), (slice(0, 127), ROWS)),  # each element onto itself
+    ],
+)
+def test_a_dma_to_other_bytes_of_a_tensor_has_no_finding(dst, src):
+    assert "OVERLAPPING_COPY" not in findings_of(copied_within, given(), dst, src)
+
+
+@nki.jit
 def tiles_of_one_address(x):
     """Each iteration has a separate tile at the address, and its first product begins a sum."""
     out, tile = nl.ndarray((2, 128, 512), x.dtype, buffer=nl.shared_hbm), nl.load(x)
