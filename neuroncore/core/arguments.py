@@ -21,18 +21,13 @@ from neuroncore.memory.geometry import View
 
 
 class ArgumentPlan(NamedTuple):
-    """How to make the arguments of an instruction from any row of one Call.
+    """How to rebuild the arguments of a Call from a row of the record.
 
-    `constants` lists one entry for each parameter: the argument if it is constant, otherwise None.
-    After these entries comes one flag for each of `Instruction.open_operands`: whether the operand
-    is a tile.
-
-    `tiles`, `lists` and `values` list pairs. The first member is the position of a parameter. The
-    second member is:
-
-    * in `tiles`, the position of the tile in the row,
-    * in `lists`, the positions of the list's tiles in the row,
-    * in `values`, the position of the parameter in `Instruction.values`."""
+    `constants`: for each parameter, its constant argument or None. Then, for each of
+    `Instruction.open_operands`, whether it is a tile.
+    `tiles`: pairs (position of a parameter, position of its tile in the row)
+    `lists`: pairs (position of a parameter, positions of its tiles in the row)
+    `values`: pairs (position of a parameter, position in `Instruction.values`)"""
 
     call: Call
     run: Callable[..., Offsets | None]

@@ -109,8 +109,7 @@ class NkiInstruction:
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments by parameter, from the local variables of a generated function.
 
-    A list of tiles is included, and so is each tile of the list. The key of such a tile is
-    "name[i]", its name in a Call."""
+    For a list of tiles, each tile is also included, under the key "name[i]"."""
     by_name = {p.name: scope[p.name] for p in instruction.parameters}
     for name in instruction.lists:
         by_name |= spread(name, by_name[name])
@@ -123,15 +122,15 @@ def kinds(value: Any) -> Any:
 
 
 def member(default: Enum, number: int) -> Any:
-    """Return the member of an enumeration with this number. Published kernels pass such numbers. If
-    there is no such member, return the number. `default` is any member of the enumeration."""
+    """Return the member of an enumeration with this number, or the number itself if there is none.
+    Published kernels pass such numbers. `default` is any member."""
     kind = type(default)
     return kind(number) if number in {member.value for member in kind} else number
 
 
 def numbered(program: Program | None, register: VirtualRegister) -> int:
-    """Return the record's number for the current value of a register; -1 without a record. Raises
-    OutsideKernelError for a value that another launch or core has loaded."""
+    """Return the record's number for the value of a register; -1 without a record. Raises
+    OutsideKernelError if another launch or core has loaded the value."""
     if program is None:
         return -1
     if register.load is not None and register.load.record is not program:
@@ -158,8 +157,8 @@ NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 
 def our_fault(instruction: Instruction, core: Core, error: Exception) -> EmulatorError:
-    """Return the error for an unexpected exception of an instruction. No rule of the instruction
-    raised the exception, so the fault is neuroncore's."""
+    """Return the error for an exception that no rule of the instruction raises: a fault of
+    neuroncore."""
     site = core.birthplace()
     where = "" if site is None else f"{source.place_of(site)}: "
     cause = f"{type(error).__name__}: {error}"
@@ -167,8 +166,8 @@ def our_fault(instruction: Instruction, core: Core, error: Exception) -> Emulato
 
 
 def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call on a core. `arguments` are those of the first use,
-    with tiles at their current run-time offsets."""
+    """Return the function that executes a call on a core. `arguments` are those of the first
+    use."""
     instruction, by_name = call.instruction, _body_arguments(call, arguments)
     for parameter in instruction.parameters:
         if isinstance(parameter.declared, Op) and (op := by_name[parameter.name]) is not None:
@@ -181,15 +180,14 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 
 def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call, as `stage` does. If the core has an observer
-    (`Core.watch`), the function also makes the observer's checks before and after the call."""
+    """Return the function that executes a call. If the core has an observer (`Core.watch`), the
+    function makes the observer's checks too."""
     run = stage(call, arguments, core)
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
 
 def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
-    """Return the Run of a clause that is not staged. The Run takes only the arguments that vary
-    between uses, and calls the clause's function with all arguments."""
+    """Return the Run of a clause that is not staged: it calls the clause's function."""
     meaning, parameters = call.instruction.meaning, call.instruction.parameters
     first = [by_name[p.name] for p in parameters]
     places = [i for i, p in enumerate(parameters) if p.varies]
@@ -206,10 +204,10 @@ def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
 
 
 def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None = None) -> None:
-    """Execute a call once on `core`, with these arguments.
+    """Execute a call once on `core`.
 
-    `run` is the function that executes the call, by default the result of `stage`. The Views of the
-    tiles (shape, format and so on) must equal the Views for which the call was checked."""
+    `arguments`: tiles must have the Views (shape, format and so on) for which the call was checked
+    `run`: the function that executes the call, by default the result of `stage`"""
     instruction = call.instruction
     by_name = _body_arguments(call, arguments) if instruction.lists else arguments
     varying = [by_name[name] for name in instruction.varying_names]
@@ -221,8 +219,7 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
 
 
 def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the clause's function, by parameter. A list parameter gets a list of
-    tiles; `engine` gets the engine that executes the call."""
+    """Return the arguments of the clause's function, by parameter."""
     by_name = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
         by_name[name] = [arguments[n] for n in spread(name, by_name[name])]
@@ -233,8 +230,7 @@ def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """The arguments of one instruction as the kernel passed them. `tiles` maps operand names to the
-    operands at their current run-time offsets."""
+    """The original arguments of an instruction, and its tiles at their current run-time offsets."""
 
     core: Core
     call: Call
@@ -243,11 +239,10 @@ class Offsets:
     picks: bool  # whether an index chooses elements of an operand
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
-        """Record the instruction with its original arguments, and return its row.
+        """Scatter the instruction's results, record the instruction, and return its row.
 
-        First, scatter the results to the elements that an index chose. `values` lists the
-        instruction's numbers and registers, each followed by its type (`record.inputs`). This
-        function appends the registers that the instruction's offsets use."""
+        `values`: the instruction's numbers and registers, each followed by its type
+            (`record.inputs`). The registers of its offsets are appended."""
         self.write_out()
         core, call, arguments = self.core, self.call, self.arguments
         used = [d.index for n in call.dynamic for d in arguments[n].dynamic]
@@ -281,12 +276,10 @@ class Offsets:
 
 
 def resolve(core: Core, call: Call, arguments: dict[str, Any], skip: bool) -> Offsets | None:
-    """Return the Offsets of a call, with its operands at their current offsets. With `skip`, return
-    None if an operand is out of bounds.
+    """Return the Offsets of a call. With `skip`, return None if an operand is out of bounds.
 
-    If an index chooses a row for each partition of a tile, the tile is unchanged, because the
-    instruction itself reads the index. Raises OutOfBoundsError. Raises ViewError if numbers and
-    their scales are not chosen by the same index."""
+    Tiles with an index that chooses rows stay unchanged: the instruction itself reads the index.
+    Raises OutOfBoundsError. Raises ViewError if numbers and their scales have different indices."""
     tiles = dict(arguments)
     picked = {n: arguments[n] for n in call.dynamic if arguments[n].picks}
     for name in call.dynamic:

@@ -36,10 +36,10 @@ EXACT = 1 << 24  # float32 represents all integers up to this number
 
 @dataclass(frozen=True, eq=False)
 class RankPart:
-    """The contribution of one core to a collective: its tensors, and the numbers of the `ranks`
-    that take part.
+    """The part of one core in a collective.
 
-    `alike`: the arguments, by name, that must be equal on all these ranks
+    `ranks`: the ranks that take part
+    `alike`: the arguments, by name, that must be equal on all ranks
     `site`: the place of the call in the user's code"""
 
     core: Core
@@ -57,8 +57,7 @@ class RankPart:
 
     @property
     def counts(self) -> Array:
-        """The metadata tensor, shape [rows, ranks]: counts and positions that are known only at run
-        time (`Lengths`)."""
+        """The metadata tensor, shape [rows, ranks]: counts and positions (`Lengths`)."""
         assert self.metadata is not None
         codes = self.metadata.codes()
         return codes.reshape(codes.shape[-2:])
@@ -75,8 +74,8 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> RankPart:
-    """Return a core's contribution to a collective of the ranks in `ranks`, by default the core's
-    replica group. Raises the errors of `own_group`."""
+    """Return a core's part in a collective of `ranks`, by default its replica group. Raises the
+    errors of `own_group`."""
     members = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
@@ -91,12 +90,11 @@ def _form(tile: Tile) -> str:
 
 
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
-    """Wait until all cores that take part in the collective `name` have arrived.
+    """Wait until all cores of the collective `name` have arrived.
 
-    The last core reports sources that were never written, and calls `carry_out` with one
-    contribution from each rank. If the cores of a rank exchange different data, it calls
-    `carry_out` for core 0 of all ranks, and then for core 1. Raises KernelError if the ranks differ
-    in an argument that must be equal, and the error of `_check_memories`."""
+    The last core then calls `carry_out` with one part from each rank. If the cores of a rank
+    exchange different data, it calls `carry_out` once for each core number. Raises KernelError if
+    ranks disagree about an argument, and the error of `_check_memories`."""
     _check_memories(mine)
     core, how = mine.core, participation(mine.tiles)
     members = participants(core.world, core.number, mine.ranks, how.waits)
@@ -120,8 +118,8 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
 
 
 def _report_other_tensors(everyone: Parts, cores: int) -> None:
-    """Report each core whose tensors in shared HBM are not those of core 0 of its rank. `everyone`
-    lists `cores` contributions for each rank."""
+    """Report cores whose tensors in shared HBM are not those of core 0 of their rank. `everyone`
+    lists `cores` parts for each rank."""
     for position, part in enumerate(everyone):
         first = everyone[position - position % cores]
         pairs = zip(part.tiles, first.tiles, strict=True)
@@ -140,8 +138,8 @@ def _place(tile: Tile) -> tuple[object, ...]:
 
 
 def _check_memories(part: RankPart) -> None:
-    """Raise BufferKindError if srcs, or dsts, are partly in private HBM and partly in shared HBM,
-    and a rank has several cores (nki.collectives of SDK 2.33)."""
+    """Raise BufferKindError if srcs, or dsts, are in both private and shared HBM. This is allowed
+    for ranks of one core (nki.collectives of SDK 2.33)."""
     for argument, tiles in (("srcs", part.srcs), ("dsts", part.dsts)):
         require(
             part.core.world.cores == 1 or len({tile.region for tile in tiles}) == 1,
@@ -175,13 +173,12 @@ def _check_alike(name: str, parts: Parts) -> None:
 def put(tile: Tile, codes: Array, start: int | None = None) -> None:
     """Write codes to a tile, and increase the version of its storage.
 
-    The codes have the tile's format and the order of its elements. Without `start`, they fill the
-    whole tile. With `start`, they fill only the elements from this position on, and these elements
-    are marked as written.
+    `codes`: in the tile's format, in the order of its elements
+    `start`: write from this element on, and mark these elements as written; by default, `codes`
+        fill the tile
 
-    The tile may belong to another core. The instruction of that core also increases the version,
-    but only when that core continues. Without the increase here, data that is cached for the
-    earlier version would be used in the meantime."""
+    The tile may be on another core that is still waiting. The new version makes data invalid that
+    was cached for the old one."""
     if start is None:
         tile.codes()[...] = codes.reshape(tile.shape)
     else:
@@ -194,8 +191,7 @@ def put(tile: Tile, codes: Array, start: int | None = None) -> None:
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Return copies of the codes of all sources: a list for each rank, with an array for each
-    src."""
+    """Return copies of the codes of all sources, by rank and src."""
     return [[np.array(tile.codes(), order="C") for tile in part.srcs] for part in parts]
 
 
@@ -217,7 +213,7 @@ def reduce(parts: Parts, op: Operator) -> None:
 
 def scatter(parts: Parts, op: Operator, axis: int) -> None:
     """Reduce the i-th src of all ranks, and split the result along `axis` into one piece for each
-    rank. Write the piece of a rank to its i-th dst."""
+    rank. Write each piece to the i-th dst of its rank."""
     for at, codes in enumerate(_reductions(parts, op)):
         whole = codes.reshape(parts[0].srcs[at].shape)
         for part, piece in zip(parts, np.split(whole, len(parts), axis), strict=True):
@@ -239,9 +235,9 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
 
 
 def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
-    """Report sums of 32-bit integers that are not exact, because they were computed in float32. The
-    compiler of graphs refuses such additions (NCC_EVRF061). For NKI, nothing is published about
-    them."""
+    """Report sums of 32-bit integers that float32 has rounded.
+
+    The compiler of graphs refuses such additions (NCC_EVRF061). Nothing is published about NKI."""
     if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
         return
     exact = np.sum([tile.codes().astype(np.int64).reshape(-1) for tile in tiles], axis=0)
@@ -257,8 +253,7 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
 
 
 def exchange(parts: Parts) -> None:
-    """Split every src into one piece for each rank, and transpose the pieces. Piece k of rank r's
-    dst is piece r of rank k's src."""
+    """Exchange pieces between ranks: piece k of rank r's dst = piece r of rank k's src."""
     count = len(parts)
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         pieces = [array.reshape(count, -1) for array in codes]
@@ -267,8 +262,8 @@ def exchange(parts: Parts) -> None:
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """Copy the src of each source to the dst of its target. `pairs` lists (source, target), both
-    rank numbers. The dst of a rank that is no target stays unchanged."""
+    """Copy the src of each source to the dst of its target. `pairs` lists (source, target). Other
+    dsts stay unchanged."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -280,10 +275,9 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
-    """Let each rank send codes to the next rank in the ring of each channel.
+    """Send codes from each rank to the next rank in the ring of each channel.
 
-    `sent[r][c]`: the codes that rank r sends on `channels[c]`. They are written to the dst that the
-    receiver has for this channel."""
+    `sent`: sent[r][c] are the codes that rank r sends on `channels[c]`"""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)
@@ -293,8 +287,8 @@ def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:
-    """Return, for each rank, the codes of op(a, b) for each pair of its sources. `a` is the i-th
-    source in the first half of the sources, and `b` the i-th source in the second half."""
+    """Return the codes of op(a, b) for each rank. `a` is a source in the first half of the rank's
+    sources, and `b` is the corresponding source in the second half."""
     return [_halves(part, op) for part in parts]
 
 
@@ -316,13 +310,13 @@ Rounded = Callable[[Array], Array]
 
 
 def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
-    """Return the reduction of `tiles`, one tile per rank and all of the same format, as a flat
-    array of codes.
+    """Return the reduction of `tiles`, one per rank, as a flat array of codes.
 
-    `chip`: the number of ranks on a chip; they are consecutive. `way`: a value of
-    `Options.collective_rounding`. It decides the order of the sums and the places of rounding,
-    which are not published. The numbers are always added in float32, as the DMA engines do
-    (inferred from aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst)."""
+    `way`: a value of `Options.collective_rounding`: the order of sums, and where they are rounded
+    `chip`: the number of consecutive ranks on a chip
+
+    Neither is published. Numbers are added in float32, as the DMA engines do (inferred from
+    aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst)."""
     first = tiles[0]
     if len(tiles) == 1:
         return np.array(first.codes(), order="C").reshape(-1)
@@ -346,8 +340,8 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce the arrays in the order of the ranks. Intermediate results are not rounded. `join(a,
-    b)` reduces two arrays."""
+    """Reduce the arrays in the order of the ranks with `join(a, b)`. Only the end result is
+    rounded."""
     return functools.reduce(join, values)
 
 
@@ -366,8 +360,8 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
-    """Reduce the arrays on each chip, and round each result once. Then reduce the results of the
-    chips; this reduction rounds no intermediate results. `chip`: the number of ranks on a chip."""
+    """Reduce the arrays on each chip, and round each result once. Then reduce these results without
+    rounding. `chip` is the number of ranks on a chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(arrays, join)) for arrays in chips], join)
 
@@ -388,7 +382,7 @@ class Lengths(NamedTuple):
 
     def deliver(self, parts: Parts) -> None:
         """Copy data from each rank to every rank, as the metadata tensors require. Raises
-        OutOfBoundsError if data does not fit, before anything is written."""
+        OutOfBoundsError before the first copy if data does not fit."""
         sent = [codes[0].reshape(-1) for codes in sources(parts)]
         rows = [part.counts.astype(np.int64) for part in parts]
         each = range(len(parts))

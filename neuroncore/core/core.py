@@ -67,8 +67,8 @@ class ShadowOfCore(Protocol):
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
-        """Observe that the results of the last call have been scattered to elements that an index
-        chose. `results` lists each result with the declaration of its operand."""
+        """Observe that the last call's results were scattered to elements that an index chose.
+        `results` lists each result with its declaration."""
         ...
 
 
@@ -99,8 +99,8 @@ class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Wait at a point until all of its cores have arrived. Return the value that each core
-        brought. The last core to arrive calls `then` before any core continues."""
+        """Wait until all cores of a point have arrived, and return what each core brought. The last
+        core to arrive calls `then` before any core continues."""
         ...
 
 
@@ -202,9 +202,8 @@ class Core:
     def leave_out(
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
     ) -> None:
-        """Skip an instruction whose results have no elements. Kernels of nki-library issue such
-        instructions if the last piece of a loop is empty. If the results do have elements, raise
-        `fault`, the error of one of the operands."""
+        """Skip an instruction whose results have no elements. If they have elements, raise `fault`.
+        Kernels of nki-library issue such instructions if the last piece of a loop is empty."""
         writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
         if instruction.meets or not tiles or any(tile.size for tile in tiles):
@@ -224,10 +223,10 @@ class Core:
     ) -> None:
         """Report a read of uninitialized memory, and put poison (NaN) or zeros there.
 
-        `rows`: the rows of axis 0 that are read; None means all. `chosen`: flags of the elements
-        that are read; None means all. `followed`: true if the instruction's effect on these
-        elements is tracked; then the finding may be deferred (`Core.defers_leftovers`). `site`: the
-        place of the finding, by default the current line."""
+        `rows`: the rows of axis 0 that are read; None means all
+        `chosen`: flags of the elements that are read; None means all
+        `followed`: whether the finding may be deferred until these elements affect a result
+        `site`: the place of the finding, by default the current line"""
         deferred, whole = followed and self.defers_leftovers, rows is None and chosen is None
         if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
             site = site or self.birthplace()
@@ -257,12 +256,12 @@ class Core:
 
     @property
     def has_leftovers(self) -> bool:
-        """True if uninitialized memory was read; results may depend on this memory."""
+        """True if the kernel has read uninitialized memory."""
         return self.leftovers is not None or bool(self.findings)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of the elements of a tile that depend on uninitialized memory and are not
-        finite. Return None if there are none."""
+        """Return flags of the tile's elements that depend on uninitialized memory and are not
+        finite; None if there are none."""
         if not self.has_leftovers:
             return None
         flags = tile.missing(), self.leftovers.within(tile) if self.leftovers else None
@@ -301,9 +300,9 @@ class Core:
     ) -> None:
         """Add a finding, once for each code, line and subject.
 
-        `site`: the place of the finding, by default the current line. `severity`: by default the
-        severity of the code. `message`: the text, or a function that returns the text. The function
-        is called only for a new finding."""
+        `message`: the text, or a function that is called only for a new finding
+        `site`: by default the current line
+        `severity`: by default the severity of the code"""
         site = site or self.birthplace()
         key = code, site and source.key_of(site), *subject
         known = self._by_site.get(key)
@@ -338,12 +337,13 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
-        """Append an instruction with run-time offsets to the record, and return its row.
+        """Record an instruction with run-time offsets, and return its row.
 
-        Return -1 if there is no record, and the last row if the record is full. `tiles` are the
-        operands of `call.reads`, the indices of `call.indices`, and the operands of `call.writes`,
-        in this order. `values` lists the numbers and registers of the instruction, each followed by
-        its type (`record.inputs`)."""
+        Return -1 without a record, and the last row if the record is full.
+
+        `tiles`: the operands of `call.reads`, `call.indices` and `call.writes`
+        `values`: the instruction's numbers and registers, each followed by its type
+            (`record.inputs`)"""
         program = self.program
         if program is None:
             return -1
@@ -368,10 +368,11 @@ class Core:
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
-        """Return the record's number for the line of user code that led to a frame. `births` is
-        true for an allocation. The number is cached in `lines`, where fast callers look first.
-        There are two exceptions: frames of neuroncore, because many lines of user code lead to such
-        a frame, and records with a stack for each row."""
+        """Return the record's number for the line of user code that led to a frame.
+
+        The number is cached in `lines`. It is not cached for frames of neuroncore, where many lines
+        of user code lead, and for records with a stack for each row. `births`: whether memory is
+        allocated."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
@@ -398,8 +399,8 @@ class Core:
         name: str = "",
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        """Return newly allocated, uninitialized storage. `Storage.born` is the line of the kernel
-        that allocates it. Raises the errors of Memory.allocate."""
+        """Return newly allocated storage. `Storage.born` is the current line of the kernel. Raises
+        the errors of Memory.allocate."""
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
             line = self._line_of_birth()
@@ -413,8 +414,7 @@ class Core:
         return storage
 
     def _line_of_birth(self) -> int:
-        """Return the record's number for the line of user code that allocates memory; -1 if the
-        code is not the user's."""
+        """Return the record's number for the current line of user code; -1 outside of user code."""
         program = self.program
         assert program is not None
         if self.site is not None:
@@ -446,15 +446,15 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """Return a tensor in shared HBM that uses the memory of `codes`. The numpy type of this
-        array must be the type in which memory stores the format."""
+        """Return a tensor in shared HBM that uses the memory of `codes`, in the numpy type of the
+        format."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)
         return storage
 
     def birthplace(self) -> Born:
-        """Return the current place in the user's code. Return None if no user code runs."""
+        """Return the current place in the user's code, or None outside of it."""
         return self.site or source.site(source.user_frame())
 
 

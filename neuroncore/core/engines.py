@@ -34,9 +34,8 @@ def streams(unit: engine, machine: Machine) -> int:
 def kind(core: Core, unit: engine) -> Generator:
     """Return the kind of an engine's random number generators.
 
-    With `Options.rng` "philox" the kind is Philox. Otherwise the kind resembles the hardware: shift
-    registers for the Vector engine of a machine without readable random state, XORWOW for all other
-    engines."""
+    With `Options.rng` "philox" it is Philox. Otherwise it resembles the hardware: shift registers
+    for a Vector engine without readable random state, XORWOW for all other engines."""
     if core.options.rng == "philox":
         return generator.PHILOX
     older = unit is engine.vector and not core.machine.has("vector_random_state")
@@ -52,8 +51,8 @@ def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
 
 
 def states(core: Core, unit: engine, tile: Tile) -> Any:
-    """Return the generators' states for the lanes of a tile, shape [P, streams, words]. The array
-    is a view: a draw changes the states in place."""
+    """Return a view of the generators' states for the lanes of a tile, shape [P, streams,
+    words]."""
     if unit not in core.generators:
         seed(core, unit, core.options.rng_seed, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]
@@ -71,8 +70,8 @@ def uniform(core: Core, unit: engine, tile: Tile) -> Array:
 
 
 def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
-    """Return a function that writes op(x) to an array. The function also reports inputs outside of
-    the range of the activation tables."""
+    """Return a function that writes op(x) to an array, and reports inputs outside of the activation
+    tables."""
     function = op.apply
     if op.valid[0] == -np.inf:
         return lambda core, x, out: activate(function, x, out)
@@ -86,8 +85,8 @@ def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
 
 
 def _report_outside(core: Core, op: Function, x: Array) -> None:
-    """Report inputs outside of the range of the activation tables. Zeros and infinities are not
-    reported: it is assumed that the tables are not used for them."""
+    """Report inputs outside of the activation tables. Zeros and infinities are assumed to need no
+    table."""
     low, high = op.valid
     size = np.abs(x) if op.of_magnitude else x
     if low <= size.min() and size.max() <= high:
@@ -111,16 +110,15 @@ def group_size(core: Core) -> int:
 
 
 def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
-    """Return the codes of the partitions that `chosen` flags, shape [rows, F]. Only these
-    partitions count as read."""
+    """Return the codes of the partitions that `chosen` flags, shape [rows, F]. Check only these."""
     if tile.storage.gaps is not None:
         core.check_written(name, tile, np.flatnonzero(chosen))
     return tile.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
 
 
 def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
-    """Return the first `count` elements of each group, as codes of shape [groups, count]. Only
-    these elements count as read."""
+    """Return the first `count` elements of each group, as codes of shape [groups, count]. Check
+    only these."""
     _check(core, name, tile, count)
     columns = -(-count // group_size(core))
     blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)
@@ -130,9 +128,8 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
     """Write `codes`, shape [groups, count], to the first `count` elements of each group.
 
-    All other elements of the tile that were never written become 0 or poison (`codec.poison`, such
-    as NaN). These elements also count as written, because the example of nki.isa.topk uses the
-    whole results."""
+    All other unwritten elements become 0 or poison (`codec.poison`, such as NaN). They count as
+    written too, because the example of nki.isa.topk uses the whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -147,10 +144,7 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Report elements that were never written, among the first `count` elements of each group.
-
-    These first elements fill the first columns completely, and the next column down to a
-    partition."""
+    """Report unwritten elements among the first `count` elements of each group."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))
@@ -165,8 +159,7 @@ def _check(core: Core, name: str, tile: Tile, count: int) -> None:
 
 
 def _wound(rows: Any, columns: int) -> Any:
-    """Arrange the elements of groups by partition and column.
+    """Return the elements of groups, arranged by partition and column.
 
-    `rows` has shape [groups, G * columns]. Element j of group g goes to position [G * g + j % G, j
-    // G] of the result."""
+    `rows`: shape [groups, G * columns]. Element j of group g goes to [G * g + j % G, j // G]."""
     return rows.reshape(len(rows), columns, -1).swapaxes(1, 2).reshape(-1, columns)

@@ -34,11 +34,11 @@ Check = Callable[[str, Tile, Array], None]
 
 
 class Picked(Tile):
-    """The elements that an index chooses, in a temporary tile while an instruction runs.
+    """The elements that an index chooses, in a temporary tile.
 
-    `places`: the positions of the elements along the free axis of `source`, shape [P, num_elem];
-    they come from `index`. All partitions in a group of `group` consecutive partitions have equal
-    positions. `never`: flags of the elements that were never written; None if there are none."""
+    `places`: positions of the elements on the free axis of `source`, shape [P, num_elem]; equal in
+        each group of `group` partitions
+    `never`: flags of unwritten elements; None if there are none"""
 
     __slots__ = ("group", "index", "never", "places", "source")
 
@@ -53,11 +53,12 @@ class Picked(Tile):
 
 
 def places(name: str, tile: Tile, size: int, check: Check) -> Array:
-    """Return the positions of the elements that a tile's index chooses along the free axis, shape
-    [P, num_elem].
+    """Return the positions that an index chooses on a tile's free axis, shape [P, num_elem].
 
-    All partitions in a group of `size` partitions have equal positions. `check` reports offsets
-    that were never written. Raises OutOfBoundsError for a position outside of the tensor."""
+    `size`: the number of partitions of a group, in which positions are equal
+    `check`: reports offsets that were never written
+
+    Raises OutOfBoundsError."""
     assert tile.picks is not None
     index, limit = tile.picks.index, tile.picks.limit
     assert isinstance(index, Tile)
@@ -85,10 +86,10 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
 
 
 def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
-    """Return a temporary tile with the elements of an operand at the positions `chosen`.
+    """Return a temporary tile with the elements at the positions `chosen`.
 
-    `chosen` has shape [P, num_elem]; all partitions in a group of `size` partitions have equal
-    positions. `check` reports elements that the instruction reads and that were never written."""
+    `chosen`: shape [P, num_elem]; equal in each group of `size` partitions
+    `check`: reports elements that are read and were never written"""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)
@@ -111,10 +112,9 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Copy the flags of unwritten elements from the source to a temporary tile.
+    """Copy the flags of unwritten elements to a temporary tile.
 
-    With `fresh`, mark all elements of the temporary tile's storage as unwritten instead. After the
-    instruction, the marks show which elements the instruction has written."""
+    With `fresh`, mark all its elements as unwritten, to see later which ones are written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
@@ -129,8 +129,8 @@ def _copy_history(tile: Picked, fresh: bool) -> None:
 
 
 def scatter(tile: Picked, partial: bool) -> None:
-    """Write the elements of a temporary tile back to its source. With `partial`, write only the
-    elements that the instruction has written."""
+    """Write a temporary tile back to its source. With `partial`, write only the elements that the
+    instruction has written."""
     source, skipped = tile.source, tile.unwritten() if partial else None
     numbers = np.arange(tile.free_size, dtype=np.int32)
     if skipped is None:  # the positions are the same in all partitions of a group
@@ -144,11 +144,11 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
-    """Return, for each row, the numbers of the last elements that go to positions 0 to `size` - 1.
-    A number is -1 if no element goes to the position.
+    """Return, for each row, the number of the last element at each position; -1 for none.
 
     `chosen`: the position of each element, shape [rows, n]
-    `numbers`: the number of each element; -1 if the element is left out"""
+    `numbers`: the number of each element; -1 if it is left out
+    `size`: the number of positions"""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))

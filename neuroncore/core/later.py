@@ -43,15 +43,14 @@ def threads() -> int:
 
 
 def threads_for(dst: Tile, stationary: Tile) -> int:
-    """Return how many threads should compute products of tiles with these shapes and formats. The
-    number is 1 for small tiles, and if `dst` is not a float32 matrix."""
+    """Return how many threads should compute products of these tiles: 1 for small tiles, and if
+    `dst` is not a float32 matrix."""
     whole = dst.dtype is float32 and len(dst.shape) == 2
     return threads() if whole and dst.size * stationary.shape[0] >= WORTH else 1
 
 
 class Sum:
-    """The sum of deferred products in one window of a storage in PSUM. `count` threads compute the
-    products."""
+    """Deferred products that `count` threads add to one window of a tensor in PSUM."""
 
     def __init__(self, dst: Tile, count: int) -> None:
         self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
@@ -69,8 +68,8 @@ class Sum:
         return dst.offset == self._offset and dst.geometry is self._geometry
 
     def add(self, s: Array, x: Array, accumulate: bool) -> None:
-        """Defer the product of packed operands. If `accumulate` is false, the product replaces the
-        contents of the window; otherwise the product is added to them."""
+        """Defer a product of packed operands. It is added to the window, or replaces its
+        contents."""
         if self._count == MOST:
             self._compute_all()
             self._operands.clear()
@@ -115,8 +114,8 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute all outstanding products of one share that no thread is computing: the share with
-        the fewest completed products. Return False if no such share has outstanding products."""
+        """Compute the products of one share that no thread computes: the share with the fewest
+        completed products. Return False if there is none."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)
@@ -140,12 +139,13 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Defer the product of two packed operands, which `count` threads compute, and return True.
+    """Defer a product of packed operands, and return True. Return False if it can't be deferred.
 
-    The product is added to `dst` if `accumulate` is true; otherwise it overwrites `dst`. Return
-    False, and do nothing, if the operands are not packed or no thread can be started. Do the same
-    if `dst` is at an address that the kernel chose: a read of another tensor at these bytes would
-    not complete the sum."""
+    `count`: the number of threads
+    `accumulate`: whether the product is added to `dst`
+
+    Products at addresses that the kernel chose are not deferred: reads of other tensors at these
+    addresses would not complete them."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
     pending = dst.storage.pending
@@ -165,8 +165,8 @@ _started: list[Thread] = []
 
 
 def _start(count: int) -> bool:
-    """Start threads until there are `count`, including the calling thread. Return False if no
-    thread can be started."""
+    """Start threads until there are `count`, with the calling thread. Return False if none can
+    start."""
     while len(_started) < count - 1:
         thread = Thread(target=_serve, name="neuroncore products", daemon=True)
         try:

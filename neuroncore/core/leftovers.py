@@ -39,13 +39,12 @@ READS = 256
 
 @dataclass
 class _LeftoverReads(Generic[T]):
-    """Reads of one storage that found leftovers. An equal read later needs no new check.
+    """Known reads of leftovers in one storage. Equal reads need no new check.
 
-    The reads are valid while the storage has these `gaps` (its elements that were never written)
-    and the format `held`. A key of `findings` consists of the site of a read, its window, and the
-    number of bytes written so far. So a read after a write that fills a gap has another key and is
-    checked again. A value of `findings` is (finding, site); the site keeps its code object
-    alive."""
+    They are valid while the storage has these `gaps` (unwritten elements) and the format `held`.
+
+    `findings`: (place of the read, window, bytes written so far) -> (finding, place). A write thus
+        makes new keys. The place keeps its code object alive."""
 
     gaps: Gaps
     held: Format
@@ -65,7 +64,7 @@ class _Tainted(Generic[T]):
 
 class Leftovers(Generic[T]):
     """The leftovers in one core's on-chip memories and accumulator registers. `report` is called
-    with each finding whose leftovers may have an effect."""
+    with each finding that may matter."""
 
     def __init__(self, report: Callable[[T], None]) -> None:
         self.report = report
@@ -86,8 +85,7 @@ class Leftovers(Generic[T]):
         storages: Iterable[Storage],
         copies: tuple[list[Any], dict[engine, dict[T, None]]],
     ) -> None:
-        """Restore the leftovers of these storages and of the registers. All other storages then
-        contain no leftovers."""
+        """Restore the leftovers of these storages and of the registers. Remove all others."""
         tainted, registers = copies
         pairs = zip(storages, tainted, strict=True)
         self._tainted = WeakKeyDictionary({storage: t.copy() for storage, t in pairs if t})
@@ -100,25 +98,24 @@ class Leftovers(Generic[T]):
         self._reads.pop(storage, None)
 
     def knows_reads_of(self, tile: Tile) -> bool:
-        """Return whether remembered reads may be valid for the current state of the tile's
-        storage."""
+        """Return whether known reads may be valid for the tile's storage."""
         reads = self._reads.get(tile.storage)
         return reads is not None and reads.gaps is tile.storage.gaps and reads.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
-        """Return the finding of an earlier read of the same elements at this site, or None.
+        """Return the finding of an earlier read of these elements at this place, or None.
 
-        If a finding is returned, this read needs no more checks. `deferred`: whether the finding of
-        this read may be deferred. Only earlier reads with the same value of `deferred` count.
+        `deferred`: whether the finding may be deferred; must be equal for both reads
+
         `knows_reads_of(tile)` must be true."""
         known = self._reads[tile.storage].findings.get(_window(tile, site, deferred))
         return known and known[0]
 
     def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
-        """Remember the finding of a read, so that `known` can return it.
+        """Remember the finding of a read for `known`.
 
-        A read of a storage at an address that the kernel chose is not remembered, because other
-        tensors may write to its bytes."""
+        Reads at addresses that the kernel chose are not remembered: other tensors may write
+        there."""
         storage = tile.storage
         if storage.image is not None or storage.gaps is None:
             return
@@ -130,8 +127,8 @@ class Leftovers(Generic[T]):
     def poison(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
         """Put poison, or 0 with `zeros`, into the elements that `missing` flags.
 
-        If the instruction is refused later, `refused` restores the bits of these elements.
-        `refused` also removes the entries that were added to `findings` after this call."""
+        If the instruction is refused, `refused` restores these elements and removes new
+        `findings`."""
         codes, count = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -143,8 +140,8 @@ class Leftovers(Generic[T]):
         tile.poison_elements(missing, zeros)
 
     def defer(self, tile: Tile, missing: Array, finding: T) -> None:
-        """Keep a finding with the elements that `missing` flags, which are about to be read. In a
-        storage at an address that the kernel chose, report the finding at once."""
+        """Defer a finding about the elements that `missing` flags. Report it at once if the kernel
+        chose the tile's address."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             self.report(finding)
@@ -169,8 +166,7 @@ class Leftovers(Generic[T]):
             self._reads.clear()
 
     def skipped(self) -> None:
-        """Keep the reads of an instruction that is skipped because a tile is out of bounds. If a
-        later instruction is refused, `refused` undoes the reads of that instruction only."""
+        """Keep the reads of a skipped instruction, so that `refused` doesn't undo them later."""
         self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -193,8 +189,8 @@ class Leftovers(Generic[T]):
         self._mark_results(arguments, call, dict.fromkeys(writes), {}, untracked=True)
 
     def _accumulate(self, call: Call, findings: dict[T, None]) -> None:
-        """Keep the findings about values that the call accumulates in its engine's registers. If
-        the call adds to the registers' earlier values, report the findings kept before."""
+        """Keep findings about values that the call accumulates in its engine's registers. Report
+        the earlier ones if the call adds to earlier values."""
         if call.register_command is reduce_cmd.idle:
             return
         if call.adds_to_registers:
@@ -210,11 +206,10 @@ class Leftovers(Generic[T]):
         findings: dict[T, None],
         untracked: bool = False,
     ) -> None:
-        """Mark the results of an instruction.
+        """Mark the results of an instruction that depend on leftovers.
 
-        The instruction is `untracked` if an index is involved, or if the dependence of results on
-        inputs is unknown. If an untracked instruction may write only some elements of a result
-        (`Operand.partial`), the marks of all earlier elements stay."""
+        `untracked`: whether an index is involved, or dependences are unknown. Marks of a result
+            that is written only in part (`Operand.partial`) then stay."""
         operands = {p.name: p.operand for p in call.instruction.operands}
         traits = call.instruction.traits
         adds = traits.multiplies and arguments.get(traits.adds) is not False
@@ -224,9 +219,7 @@ class Leftovers(Generic[T]):
             self._mark(arguments[name], mask, adds or partial or name in call.reads, findings)
 
     def _mark(self, tile: Tile, mask: Array | None, keeps: bool, findings: dict[T, None]) -> None:
-        """Mark the elements of a result that depend on leftovers; `mask` flags these elements.
-        `keeps` is true if the result keeps a part of its earlier contents; then earlier marks stay
-        too."""
+        """Mark the elements of a result that `mask` flags. With `keeps`, earlier marks stay."""
         tainted = self._tainted.get(tile.storage)
         if mask is None:
             if tainted is not None and not keeps:
@@ -248,8 +241,8 @@ class Leftovers(Generic[T]):
         return tainted
 
     def within(self, tile: Tile) -> Array | None:
-        """Return flags of the elements of a tile that depend on leftovers. Return None if there are
-        none, or if an index determines the elements or their positions."""
+        """Return flags of the tile's elements that depend on leftovers. Return None if there are
+        none, or if the tile has an index."""
         tainted = self._tainted.get(tile.storage)
         if tainted is None or tile.dynamic or isinstance(tile, indirection.Picked):
             return None
@@ -259,8 +252,7 @@ class Leftovers(Generic[T]):
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
     def _report(self, findings: dict[T, None]) -> None:
-        """Report findings. Remove them from the elements and registers, so that each is reported
-        once."""
+        """Report findings once: remove them from the elements and registers."""
         for finding in list(findings):
             self.report(finding)
             for kept in (*self._registers.values(), *(t.findings for t in self._tainted.values())):
@@ -272,8 +264,7 @@ def _copied(registers: dict[engine, dict[T, None]]) -> dict[engine, dict[T, None
 
 
 def _indexed_storages(tiles: Iterable[Tile]) -> Iterator[Storage]:
-    """Yield the storages of tiles whose elements or positions an index determines, and the storages
-    of the indices."""
+    """Yield the storages of tiles with an index, and of their indices."""
     for tile in tiles:
         if isinstance(tile, indirection.Picked):
             yield from (tile.source.storage, tile.index.storage)
@@ -296,10 +287,9 @@ def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Return, for each result, flags of the elements that depend on leftovers in the inputs.
+    """Return, for each result, flags of the elements that depend on leftovers; None if unknown.
 
-    `masks` flags the leftovers in the inputs. If there are none, the flags of each result are None.
-    Return None if it is not known which elements depend on which inputs."""
+    `masks`: flags of the leftovers in each input"""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -318,10 +308,10 @@ def _results(
 
 
 def _in_lanes(masks: list[Array], dst: Tile, scans: bool) -> Array:
-    """Return flags of the elements of a lane-wise result that depend on flagged elements of inputs.
+    """Return flags of the elements of a lane-wise result that depend on flagged input elements.
 
-    An input with one element for each element of `dst` affects only the elements at the same
-    positions, unless the instruction `scans`. Any other input affects all elements of its lanes."""
+    An input of the size of `dst` affects the same positions, unless the instruction `scans`. Any
+    other input affects whole lanes."""
     flags = np.zeros((dst.shape[0], dst.free_size), np.bool_)
     for mask in (mask.reshape(len(mask), -1) for mask in masks):
         alike = mask.shape == flags.shape and not scans
@@ -339,8 +329,8 @@ def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
     """Return flags of the elements of a product that depend on leftovers; None if unknown. A sum
-    depends on all its terms. If the product only moves numbers, each element depends only on the
-    number that is moved to it."""
+    depends on all its terms. If the product only moves numbers, an element depends on one
+    number."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
     if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):
@@ -358,13 +348,11 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Complete the results of this core after a launch on two cores: copy the elements that this
-    core has not written from the other core.
+    """Copy elements from the other core that this core has not written, after a launch on two
+    cores.
 
-    If each core has allocated an output separately, the two allocations represent one tensor (as in
-    nki-library's kernels of NKI 0.2). `result` and `other` are the results of this core and of the
-    other core. Yield (this core's tensor, the other core's tensor, flags of the copied elements)
-    for each completed tensor."""
+    Each core may have allocated an output separately, as in nki-library's kernels of NKI 0.2. Yield
+    (tensor of this core, tensor of the other core, flags of the copied elements)."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:
@@ -379,8 +367,7 @@ def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
 
 
 def _pairs(first: Any, second: Any) -> Iterator[tuple[Tile, Tile]]:
-    """Yield the pairs of tensors at the same place in two results. Results may be nested
-    dictionaries, lists and tuples."""
+    """Yield the tensors at equal places in two results: nested dictionaries, lists and tuples."""
     if isinstance(first, Tile) and isinstance(second, Tile):
         yield first, second
     elif isinstance(first, dict) and isinstance(second, dict):
@@ -400,10 +387,10 @@ def unwritten(tile: Tile) -> int:
 
 
 def contents(tile: Tile, zeros: bool) -> Array:
-    """Return the elements of a tile in the numpy type of the stored format (`Format.numpy`).
+    """Return the elements of a tile in the stored numpy type. Unwritten elements are poison, or 0
+    with `zeros`.
 
-    With `zeros`, elements that were never written are 0, otherwise poison. The array is a view of
-    the memory if memory has this numpy type and some elements of the tile were written."""
+    The array is a view if memory has this type and some elements were written."""
     # a single element is broadcast, because a copy of the tensor might need gigabytes
     if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)

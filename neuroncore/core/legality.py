@@ -27,8 +27,8 @@ known: dict[tuple[int, Any], Call] = {}
 def checked(
     instruction: Instruction, key: Any, arguments: dict[str, Any], machine: Machine
 ) -> Call:
-    """Return the Call that is remembered for this machine and key. If no Call is remembered, make,
-    check and remember a new Call. Raises the errors of `check`."""
+    """Return the known Call for this machine and key, or check and remember a new one. Raises the
+    errors of `check`."""
     call = known.get((id(machine), key))
     if call is None:
         call = check(instruction, arguments, machine)
@@ -39,8 +39,8 @@ def checked(
 
 
 def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine) -> Call:
-    """Return the Call for these arguments. Raises the first error of the call; its message lists
-    the other errors."""
+    """Return the Call for these arguments. Raises the first error, whose message lists the
+    others."""
     call = Call(instruction, machine, {p.name: None for p in instruction.parameters})
     errors: list[KernelError] = []
     for parameter in instruction.parameters:
@@ -55,8 +55,7 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Store the argument of one parameter in a Call. Yield the errors of the argument that do not
-    depend on other arguments."""
+    """Store the argument of one parameter in a Call. Yield the errors of this argument alone."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}
@@ -99,8 +98,7 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 
 
 def _shown(value: Any) -> str:
-    """Return a text for a value: an array's shape and type, or the first characters of any other
-    value."""
+    """Return a short text for a value; for an array, its shape and type."""
     kind = type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{kind} of shape {tuple(value.shape)}, {value.dtype}"
@@ -130,8 +128,8 @@ def misused(
 
 
 def _row(declared: Op | Act | Static, value: Any) -> Any:
-    """Return a value's entry in the table of operators or activation functions. A value without an
-    entry is returned unchanged."""
+    """Return a value's entry in the table of operators or activation functions, or the value
+    itself."""
     if isinstance(declared, Static):
         return value
     return getattr(value, "operator" if isinstance(declared, Op) else "function", value)

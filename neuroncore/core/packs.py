@@ -41,8 +41,7 @@ class PackForm(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _KnownTile:
-    """The last use of a tile: the storage's version at that time, and the packed data if they are
-    cached."""
+    """The last use of a tile: the version of its storage, and the packed data if cached."""
 
     storage: ReferenceType[Storage]
     version: int
@@ -69,9 +68,9 @@ class Packs:
     ) -> Any:
         """Return an operand in a form that products take.
 
-        The result is `read(tile)` at the first use of the tile, and the cached
-        `form.pack(read(tile))` at later uses. With `early`, the first use returns the packed form
-        too. For a tile at an address that the kernel chose, it is always `read(tile)`."""
+        At the first use of the tile, this is `read(tile)`. Later it is the cached
+        `form.pack(read(tile))`, and with `early` also at the first use. Tiles at addresses that the
+        kernel chose are never cached."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
@@ -102,8 +101,7 @@ class Packs:
             self._forget(next(iter(self._known)))
 
     def _keep_early(self, known: _KnownTile, packed: Any) -> Any:
-        """Cache data at the first use. If all data that were used only once exceed EARLY bytes,
-        drop the oldest of them."""
+        """Cache data at its first use. Drop the oldest such data beyond EARLY bytes."""
         self._keep(known, packed)
         known.early = True
         self._early.append((known, known.nbytes))

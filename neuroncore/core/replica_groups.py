@@ -18,17 +18,16 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], waits: bool) -> list[int]:
-    """Return the numbers of all cores that take part if core `number` calls a collective of
-    `ranks`. They are all cores of the ranks if the cores of a rank wait for each other (`waits`).
-    Otherwise they are the cores with the same number within their rank."""
+    """Return the numbers of the cores that take part in a collective of `ranks`. If the cores of a
+    rank wait for each other (`waits`), they are all cores of the ranks. Otherwise they are the
+    cores with the position of core `number`."""
     if not waits:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
 
 
 def instance(core: Core) -> Instance:
-    """Return the instance of the launch. By default it is the largest instance whose chips have
-    this machine's cores."""
+    """Return the instance of the launch, by default the largest with this machine's chips."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 
@@ -39,10 +38,10 @@ def chip_ranks(core: Core) -> int:
 
 
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
-    """Return the group that contains the core's rank, and report groups of different sizes.
+    """Return the group of the core's rank, and report groups of different sizes.
 
-    Raises SignatureError if no group contains the rank, or a group has a rank that doesn't exist.
-    Also raises it if the rank is in too many different groups of the launch."""
+    Raises SignatureError if no group contains the rank, if a rank does not exist, or if the rank is
+    in too many groups."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     own_groups = [ranks for ranks in groups if core.rank in ranks]
@@ -70,8 +69,8 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
 
 
 def _with_ranks(core: Core, beyond: Sequence[int]) -> str:
-    """Return the hint for ranks that the launch doesn't have (`beyond`). The hint proposes a number
-    of ranks that the runtime accepts, if neuroncore can run it."""
+    """Return the hint for the ranks `beyond`, which are not launched: use other ranks, or launch
+    more."""
     last, least = core.world.ranks - 1, max(beyond) + 1
     allowed = filter(world_limits().allow, range(least, MOST_CORES // core.world.cores + 1))
     needed = next(allowed, None)
@@ -95,9 +94,8 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 
 
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
-    """Return the ranks of a group in the order of a channel's ring, which the API does not specify.
-    By default it is the order of the group. If `Options.rings` is not 0, it is a random order with
-    the seed `Options.rings`."""
+    """Return a group's ranks in the order of a channel's ring. The API does not specify the order.
+    `Options.rings` is 0 for the order of the group, or the seed of a random order."""
     order = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {order}").shuffle(order)
@@ -105,8 +103,8 @@ def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
 
 
 def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) -> None:
-    """Raise SignatureError for channels that a group doesn't have. A group with ranks on all chips
-    of its servers has more channels than other groups (`world_limits`)."""
+    """Raise SignatureError for channels that a group doesn't have. Groups on all chips of their
+    servers have more channels."""
     each, per_server = chip_ranks(core), instance(core).chips_per_server
     chips = {rank // each for rank in group}
     servers = {chip // per_server for chip in chips}
@@ -126,8 +124,8 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
 
 
 def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
-    """Return the ranks in pairs (source, target), in ascending order. Report pairs that do not form
-    a ring (`_is_ring`). Raises SignatureError for a rank that doesn't exist."""
+    """Return the ranks in pairs (source, target), ascending. Report pairs that form no ring. Raises
+    SignatureError for a rank that doesn't exist."""
     ranks = tuple(sorted({rank for pair in pairs for rank in pair}))
     last = core.world.ranks - 1
     require(
@@ -149,8 +147,8 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
 
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
-    """Return whether the pairs form one ring of all their ranks, in which each rank sends to a rank
-    on the same or a neighboring chip. `following` maps each source to its target."""
+    """Return whether the pairs form one ring, in which neighbors are on the same or adjacent chips.
+    `following` maps each source to its target."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):
@@ -164,10 +162,10 @@ def _is_ring(core: Core, following: dict[int, int]) -> bool:
 
 
 def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError for groups that all_gather_v doesn't accept (nki.collectives).
+    """Raise SignatureError for groups that all_gather_v doesn't accept (nki.collectives): a group
+    is all ranks of one chip, with two cores each.
 
-    A group must consist of all ranks of one chip, with two cores each. has_rdispls (the argument
-    `displaced`) must be false."""
+    `displaced`: has_rdispls, which must be false"""
     each = instance(core).chip.cores // 2
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one
@@ -178,10 +176,9 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
 def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
     """Raise SignatureError for groups that all_to_all_v doesn't accept (nki.collectives).
 
-    If switches connect the chips, a group must consist of all ranks of at least two chips; the
-    ranks must be consecutive and have two cores each. If the chips are connected in another way,
-    the ranks of the group must be at the same position in different servers. In this case
-    has_rdispls (the argument `displaced`) must be false."""
+    If switches connect the chips, a group must be all ranks of two or more chips. The ranks must be
+    consecutive, with two cores each. Otherwise a group must be ranks at the same place in different
+    servers, and has_rdispls (`displaced`) must be false."""
     where, each = instance(core), chip_ranks(core)
     if where.topology.kind == "switched":
         chips = {rank // each for rank in group}
@@ -225,8 +222,8 @@ def _check_slots(displaced: bool) -> None:
 
 
 def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
-    """Report a group that contains only some ranks of a chip. The collective `name` needs whole
-    chips, because all_to_all uses a mesh (nki-library's harness)."""
+    """Report a group without all ranks of its chips: the collective `name` uses a mesh of whole
+    chips (nki-library's harness)."""
     each = chip_ranks(core)
     chips = {rank // each for rank in group}
     if len(group) != len(chips) * each:

@@ -25,9 +25,8 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 class RowBlock:
     """The rows that an operand of a DMA reads or writes.
 
-    `numbers`: the positions, along axis 0 of the tensor, of the rows that the index of a gather or
-        scatter chooses. None without an index.
-    `inside`: flags of the `numbers` whose rows exist. None if all rows exist."""
+    `numbers`: the rows that an index chooses, as positions on axis 0; None without an index
+    `inside`: flags of `numbers` that exist; None if all exist"""
 
     core: Core
     name: str
@@ -37,17 +36,15 @@ class RowBlock:
 
     @property
     def chosen(self) -> Array | None:
-        """Flags of the elements whose rows exist, in the shape of the tile; None if all rows
-        exist."""
+        """Flags of the elements in rows that exist, in the shape of the tile; None if all exist."""
         if self.inside is None:
             return None
         column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self, out: Array | None = None) -> Array:
-        """Return the codes of the elements. Without an index, they are the memory of the tile. For
-        a gather, they are an array with the chosen rows (`out`, if given). Row 0 replaces a row
-        that does not exist."""
+        """Return the codes of the elements: the memory of the tile, or a copy of the rows that an
+        index chooses, in `out` if given. Row 0 replaces a row that does not exist."""
         if self.numbers is None:
             return self.tile.codes()
         table, rows = _every_row(self.tile), self.numbers
@@ -59,7 +56,7 @@ class RowBlock:
         return codes
 
     def _existing(self, each: Array) -> Array:
-        """Return the items of `each` for rows that exist. `each` has one item for each row."""
+        """Return the items of `each` (one per row) for rows that exist."""
         existing: Array = each if self.inside is None else each[self.inside]
         return existing
 
@@ -70,8 +67,8 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes to the rows that exist. With `chosen`, write only to the elements that
-        `chosen` flags. A row that an index chooses twice gets the codes of the later partition."""
+        """Write codes to the rows that exist, and only to elements that `chosen` flags. If a row is
+        chosen twice, it gets the codes of the later partition."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
@@ -81,10 +78,9 @@ class RowBlock:
         _scatter(_every_row(self.tile), existing(self.numbers), codes, chosen_existing)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield RowBlocks to write one after the other. No RowBlock contains a row twice.
+        """Yield RowBlocks to write one after the other. None of them contains a row twice.
 
-        If rows are `unique`, there is only one RowBlock. Otherwise the n-th RowBlock contains the
-        n-th occurrence of each row number."""
+        If rows are `unique`, there is only one."""
         if unique or self.numbers is None:
             yield self
             return
@@ -138,7 +134,7 @@ def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> No
 
 def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     """Return the row number for each partition of the tile. Raises ShapeError unless the index has
-    the shape [n, 1] and at least as many partitions as the tile."""
+    the shape [n, 1] and enough partitions."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
             f"the index of {name} has the shape {index.shape}",
@@ -151,12 +147,11 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return one row number for each row of the tile. The numbers are read from the index column by
-    column, from top to bottom.
+    """Return one row number for each row of the tile, read column by column from the index.
 
-    Raises ShapeError unless the index is uint32, has the shape [partitions, columns], and has
-    enough numbers. The number of its partitions must be a multiple of `limits.transposed_rows`. An
-    index with several columns must use all partitions."""
+    Raises ShapeError unless the index is uint32 [partitions, columns] and has enough numbers. The
+    number of partitions must be a multiple of `limits.transposed_rows`. Several columns must have
+    all partitions."""
     rows, whole = tile.shape[0], machine.limits.partitions
     group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size
@@ -176,11 +171,10 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 def asked(
     core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each
 ) -> RowBlock:
-    """Return the rows of an operand. `numbers(name, tile, index, machine)` returns the row numbers
-    if the operand has an index.
+    """Return the rows of an operand, which `numbers(name, tile, index, machine)` finds.
 
-    Raises OutOfBoundsError for rows that don't exist. With `skip`, no error is raised; `inside` of
-    the RowBlock flags the rows that exist."""
+    Raises OutOfBoundsError for rows that don't exist. With `skip`, `RowBlock.inside` flags them
+    instead."""
     if not tile.dynamic:
         return RowBlock(core, name, tile)
     (dynamic,) = tile.dynamic

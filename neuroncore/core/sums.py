@@ -41,7 +41,7 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
     """Return a view of the accumulator registers of `count` lanes of the engine `unit`. The first
-    lane is the lane of the first partition of `data` (ISA, activation_reduce)."""
+    lane is that of `data`'s first partition (ISA, activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -55,11 +55,9 @@ def accumulate(
     command: reduce_cmd,
     initial: Any = None,
 ) -> None:
-    """Fold `values` into the accumulator registers of the lanes of `data`.
+    """Fold `values`, shape [P, F], into the accumulator registers of the lanes of `data`.
 
-    The registers are first set as the command requires (`preset`). Then each row of `values`, shape
-    [P, F], is folded into the register of its lane with `op`. The commands idle and reset fold
-    nothing."""
+    `command` first sets the registers (`preset`). The commands idle and reset fold nothing."""
     registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
     if command is not IDLE and command is not RESET:
@@ -69,11 +67,10 @@ def accumulate(
 def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
-    """Fold `values` into the accumulator registers, as the Vector engine does. Replace each element
-    by the register's content after that element.
+    """Fold `values`, shape [P, F], into the accumulator registers, as the Vector engine does.
+    Replace each element by the sum up to this element.
 
-    The registers of the lanes of `data` are first set as the command requires (`preset`). Then each
-    row of `values`, shape [P, F], is folded into the register of its lane with `op`."""
+    `command` first sets the registers (`preset`)."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)
@@ -81,11 +78,9 @@ def cumulate(
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
-    """Set accumulator registers before an instruction's first element.
+    """Set accumulator registers before an instruction's first element, as a command requires.
 
-    `reset_reduce` and `reset` store the identity of `op`, `load_reduce` stores `initial`. `idle`
-    stores a value that marks the registers as clobbered, because an idle instruction may clobber
-    them (ISA). Other commands change nothing."""
+    `idle` marks them as clobbered, because an idle instruction may clobber them (ISA)."""
     if command is BEGIN or command is RESET:
         registers.fill(op.identity)
     elif command is IDLE:
@@ -97,10 +92,9 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
 def read_out(
     core: Core, unit: engine, data: Tile, reduce_res: Tile | None, negate: bool = False
 ) -> None:
-    """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition.
+    """Write the accumulator registers of the lanes of `data` to `reduce_res`, if it is not None.
 
-    If `reduce_res` is None, do nothing. For a register that no command has set, write NaN and
-    report a finding. With `negate`, write the negative values."""
+    Report registers that no command has set, and write NaN for them."""
     if reduce_res is None:
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
@@ -124,12 +118,10 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return the function that executes dst (+)= the product of the tiles `stationary` and
-    `moving`.
+    """Return the function that adds the product of `stationary` and `moving` to `dst`.
 
-    If `group` is more than 1, each operand has the shape [K, group, columns]. The products of the
-    `group` rows of a partition are added to each other before they are added to the sum over the
-    partitions."""
+    `group`: if it is more than 1, operands have the shape [K, group, columns]. The products of a
+        partition are added first."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # `product.chain` would only call this function
@@ -200,20 +192,21 @@ class _Operand:
 def _as_finite(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return (s, x, flags): the operands of a product with finite leftovers, and flags of the
-    product's elements to which leftovers are moved.
+    """Return (s, x, flags): operands with 0 for leftovers, and flags [M, N] of the product's
+    elements to which leftovers are moved.
 
-    `s`: shape [K, M]. `x`: shape [K, N]. The flags: shape [M, N]. `in_s` and `in_x` flag the
-    leftovers in s and x; None flags none. If the product only moves numbers, leftovers are replaced
-    by 0. Otherwise s and x are returned unchanged, and the flags are None."""
+    `s`, `x`: shapes [K, M] and [K, N]
+    `in_s`, `in_x`: flags of their leftovers, or None
+
+    If the product doesn't only move numbers, return s, x and None."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
-    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Leftovers that
-    are not finite become NaN, and do not change other elements."""
+    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Infinite
+    leftovers become NaN, and do not spread."""
     values = product.reader(data, "stationary", core.options)(data)
     lost = core.leftovers_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
@@ -226,20 +219,19 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return `values` with 0 in place of each value that `lost` flags. If `lost` is None, return
-    them unchanged."""
+    """Return `values` with 0 where `lost` flags them, unchanged if `lost` is None."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 
 def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
-    """dst (+)= the matrix [M, N] that `multiply(out, add)` computes. `multiply` overwrites the
-    array `out`, or adds to it if `add` is true."""
+    """Add a matrix [M, N] to `dst`, or overwrite `dst` with it. `multiply(out, add)` computes the
+    matrix in `out`, or adds it to `out`."""
     _put(dst, never_written(core, dst, accumulate), multiply)
 
 
 def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
-    """dst (+)= the matrix that `multiply` computes, as in `accumulated`. `fresh` states which
-    elements of dst are overwritten (`never_written`)."""
+    """Add the matrix that `multiply` computes to `dst`, as in `accumulated`. `fresh`: which
+    elements are overwritten instead."""
     if fresh is True:
         dst.mark_other_engine(False)
     if isinstance(fresh, bool) and _is_direct(dst):
@@ -263,10 +255,10 @@ def _is_direct(dst: Tile) -> bool:
 
 
 def hinted(run: Run, stationary: Tile, of_stationary: bool, of_moving: bool) -> Run:
-    """Return a Run that executes `run`, and reports a wrong hint about a float32 operand.
+    """Return a Run that executes `run`, and reports a false hint about a float32 operand.
 
-    The flags `of_stationary` and `of_moving` state that an operand contains only zeros and ones.
-    With a flag the device needs fewer passes (ISA), but the emulator's sums don't change."""
+    `of_stationary`, `of_moving`: hints that an operand has only zeros and ones. They make the
+        device faster (ISA), but don't change the sums here."""
     flags = {"stationary": of_stationary, "moving": of_moving}
     names = [name for name, flag in flags.items() if flag and stationary.dtype is float32]
     if not names:
@@ -292,11 +284,9 @@ def _has_others(tile: Tile) -> bool:
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of `dst` a sum overwrites: True for all, False for none, or flags. The
-    sum is added to the other elements.
+    """Return which elements of `dst` a sum overwrites: True for all, False for none, or flags.
 
-    If `accumulate` is None, the first write to an element of the tensor overwrites it, and later
-    writes add (ISA). Data of an earlier tensor at the same address doesn't count as written. Report
+    If `accumulate` is None, the first write to an element of the tensor overwrites it (ISA). Report
     a sum that is added to uninitialized data, or to data of another engine."""
     if accumulate is False:
         return True
@@ -316,8 +306,8 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
 
 
 def report_other_engine(core: Core, dst: Tile) -> None:
-    """Report a sum that is added to elements from an engine other than Tensor, on a machine where
-    the result is undefined."""
+    """Report a sum onto elements of another engine than Tensor, if the machine leaves it
+    undefined."""
     if dst.is_from_other_engine() and not core.machine.has("accumulate_onto_any"):
         core.report(
             "PSUM_FOREIGN",
@@ -331,8 +321,8 @@ def report_other_engine(core: Core, dst: Tile) -> None:
 
 
 def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
-    """Transpose mode: copy the bits of data[k, m] to dst[m, n] if moving[k, n] is 1. If column n of
-    `moving` has no 1, the bits of dst[m, n] become 0."""
+    """Transpose mode: copy the bits of data[k, m] to dst[m, n] if moving[k, n] is 1. Without a 1 in
+    column n, write 0."""
     rows, empty = core.packs.get(moving, PICKS, _picked_rows)
     result = data.codes().reshape(data.shape[0], -1)[rows].T
     if empty is not None:
@@ -342,11 +332,10 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
-    """Return (row numbers, flags) for a matrix of zeros and ones.
+    """Return (rows, flags) for a matrix of zeros and ones.
 
-    The row numbers give, for each column, the row that contains the 1. For an identity matrix they
-    are a slice of all rows. The flags mark the columns without a 1; they are None if every column
-    has a 1."""
+    `rows`: the row with the 1 of each column; a slice of all rows for an identity matrix
+    `flags`: the columns without a 1; None if there are none"""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():

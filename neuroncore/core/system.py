@@ -43,18 +43,18 @@ class Parcel:
 
 
 def cores_together(machine: Machine) -> int:
-    """Return how many cores run the programs of a launch at the same time and can synchronize. They
-    are the cores of a logical core (nki/get-started/about/lnc.rst)."""
+    """Return how many cores of a launch can synchronize: the cores of a logical core
+    (nki/get-started/about/lnc.rst)."""
     return len(CORES) if machine.has("logical_core") else 1
 
 
 def meet(
     core: Core, point: str, bring: Any = None, cores: tuple[int, ...] = CORES
 ) -> dict[int, Any]:
-    """Wait until each core of the rank has come to this point. Return the value `bring` of each
-    core, by the core's number in the rank. Raises TargetError if the rank does not have the two
-    cores of a logical core. With the cores (0,), the rank must have one core, which does not
-    wait."""
+    """Wait until these cores of the rank have come to this point. Return each core's value `bring`.
+
+    Raises TargetError if the rank does not have two cores. With the cores (0,), it must have one
+    core, which does not wait."""
     if len(cores) == core.world.cores == 1:
         return {0: bring}
     if core.peers is None or core.world.cores != len(CORES):
@@ -81,12 +81,11 @@ def meet(
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
-    """Exchange data between cores of a rank at this point.
+    """Exchange data between the cores of a rank, which are numbered from 0.
 
-    Send `src` to core `to`. Return the codes that core `sender` sends to this core, in the shape of
-    `dst`. Cores are numbered within the rank. Raises KernelError if core `sender` sends to another
-    core. Raises ShapeError if its data and `dst` differ in format, number of partitions or number
-    of elements."""
+    Send `src` to core `to`, and return the codes from core `sender` in the shape of `dst`. Raises
+    KernelError if that core sends to another core. Raises ShapeError if its data does not fit
+    `dst`."""
     received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
     rank, codes = core.world.core(core.number), received.codes
     if received.to != rank:
@@ -118,8 +117,7 @@ STACK = 4 << 20
 
 @dataclass(eq=False)
 class _Meeting:
-    """A meeting: the `cores` that take part, and the values that arrived cores have `brought`, by
-    core."""
+    """The cores that meet, and what each arrived core has brought."""
 
     cores: frozenset[int]
     brought: dict[int, Any] = field(default_factory=dict)
@@ -131,8 +129,7 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """The point at which a program waits, the meeting at this point, and the place in the program's
-    source."""
+    """A waiting program: its point, its meeting, and its place in the source."""
 
     point: str
     meeting: _Meeting
@@ -144,8 +141,8 @@ class _Stopped(BaseException):
 
 
 class System:
-    """The cores of one launch, numbered from 0. `turns` is the seed of a random order in which
-    their programs take turns; 0 means the order of the cores' numbers."""
+    """The cores of one launch, numbered from 0. `turns` is the seed of a random order of their
+    programs; 0 means the order of the numbers."""
 
     def __init__(self, cores: Sequence[Core], world: World, turns: int = 0) -> None:
         self.cores, self.world = cores, world
@@ -164,9 +161,8 @@ class System:
         self._at_meeting = False  # an error that is raised at a meeting belongs to no single rank
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
-        """Run a program on every core to its end, and return all results. Raises the first error of
-        any core, and DeadlockError if all remaining programs wait for each other. Adds the line
-        that the kernel has reached to a KeyboardInterrupt."""
+        """Run a program on every core to its end, and return all results. Raises DeadlockError, or
+        the first error of any core. Adds the kernel's line to a KeyboardInterrupt."""
         results: dict[int, T] = {}
         threads = []
         for number, core in enumerate(self.cores):
@@ -190,9 +186,8 @@ class System:
         return [results[number] for number in range(len(self.cores))]
 
     def _start(self, threads: Sequence[threading.Thread]) -> int:
-        """Start the threads of all cores, and return how many of them were started. If the
-        operating system can't start all of them, no program will run, and `run` raises
-        UsageError."""
+        """Start the threads of all cores, and return how many were started. If some can't start, no
+        program runs."""
         with _stacks(len(threads)):
             for number, thread in enumerate(threads):
                 try:
@@ -225,8 +220,7 @@ class System:
         self._hand_over(number)
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Bring a value to a meeting, and wait until all cores of the point have arrived. Return
-        the value of each core (see `Peers.meet`)."""
+        """Bring a value, and wait for all cores of the point (`Peers.meet`)."""
         meeting = self._open.setdefault(point, _Meeting(point.cores))
         meeting.brought[number] = bring
         if meeting.complete:
@@ -249,10 +243,10 @@ class System:
         return meeting.brought
 
     def _hand_over(self, number: int) -> None:
-        """Hand over from core `number` to the next program in line that can continue.
+        """Let the next program continue after core `number`. Without one, the launch has a
+        deadlock.
 
-        If no program can continue, the launch fails with a deadlock. After any failure, let the
-        remaining programs stop, one after the other."""
+        After a failure, let the remaining programs stop one after the other."""
         if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
@@ -270,8 +264,7 @@ class System:
         self._turn[number].release()
 
     def _reached(self, thread: threading.Thread) -> str:
-        """Return a text for the line of the kernel that the running program has reached. `thread`
-        is its thread."""
+        """Return a text for the kernel's line in the running program. `thread` is its thread."""
         frame = source.user_above(sys._current_frames().get(thread.ident or 0))
         users = frame is not None and source.is_users(frame)  # else the thread waits for its turn
         where = f"at {source.place(frame.f_code, frame.f_lasti)}, " if frame and users else ""
@@ -279,8 +272,7 @@ class System:
         return f"the kernel was {where}on {self.world.named(self._running)}{ranks}"
 
     def _deadlock(self) -> DeadlockError:
-        """Return the error for a launch in which all remaining programs wait. It is reported at the
-        place where the program with the lowest number waits."""
+        """Return the error for a deadlock, at the place of the first waiting program."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -295,10 +287,8 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return texts about the missing cores of the meeting of `wait`.
-
-        There is a text for each place where missing cores wait instead, and a text for missing
-        cores that have ended. Each text also names the cores that wait at the meeting."""
+        """Return texts about the missing cores of a meeting: where they wait instead, or that they
+        ended."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -320,9 +310,9 @@ class System:
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Return a text for the point at which core `number` waits; "" if its program has ended. If
-        this point has the same name as the point of `than`, the text also names the cores of the
-        point."""
+        """Return a text for the point at which core `number` waits; "" if its program has ended.
+
+        The text names the point's cores if `than` waits at a point of the same name."""
         if number in self._ended:
             return ""
         wait = self._waits[number]
@@ -333,8 +323,8 @@ class System:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Join at most IN_A_LINE texts in one line. For more texts, return a line for each of the first
-    LISTED texts, and a line with the number of the others."""
+    """Join texts: a few in one line, more in the first LISTED lines with the number of the
+    others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
     rest = len(parts) - LISTED

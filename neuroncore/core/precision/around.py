@@ -56,8 +56,8 @@ class SharedState:
         self._stand_in = StandIn(self)
 
     def stand_in(self, registers: Registers, peers: Any = None) -> StandIn:
-        """Return the replacement for the core, with the accumulator registers `registers`. `peers`
-        are the other cores of an exchange. The replacement is valid until the next call."""
+        """Return the replacement for the core, with these accumulator registers. It is valid until
+        the next call. `peers` are the other cores of an exchange."""
         self._stand_in.begin(registers, peers)
         return self._stand_in
 
@@ -74,8 +74,8 @@ class StandIn:
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Copy the state of the core before an instruction. The accumulator registers and the other
-        cores of an exchange are taken from the arguments instead."""
+        """Copy the state of the core before an instruction, except these accumulator registers and
+        peers."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -83,8 +83,7 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new, empty cache for packed operands of products. Each access returns a new cache, so
-        an evaluation never uses operands that an earlier evaluation has packed."""
+        """A new, empty cache for packed operands at each access."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:
@@ -95,7 +94,6 @@ class StandIn:
     def leftovers_in(self, tile: Tile) -> Array | None:
         """Return flags of the NaN elements, or None if there are none.
 
-        Elements that depend on uninitialized memory are NaN on the chip. All NaN are flagged,
-        whatever their origin, because instructions move every NaN in the same way."""
+        Leftovers are NaN on the chip. Other NaN spread in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

@@ -62,8 +62,7 @@ class LineError:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The first result that is farther from float64 than `bound`, and the instruction that wrote
-    this result. Its distance `rel_l2` and the bound are relative L2 errors."""
+    """The first result beyond `bound`, and its instruction. `rel_l2` is its relative L2 error."""
 
     line: LineError
     instruction: str
@@ -85,8 +84,8 @@ class Result:
 
 
 class Precision:
-    """The analysis of one launch, on all its cores. A result is reported if its relative L2 error
-    is beyond `bound`. If `bound` is None, the format of the result decides (`check`)."""
+    """The analysis of one launch, on all its cores. `bound` is the largest relative L2 error of a
+    result without a report. If it is None, each format has its own bound (`check`)."""
 
     def __init__(self, bound: float | None = None) -> None:
         self.asked = bound
@@ -146,9 +145,8 @@ class Precision:
         line_error.max_ulps = max(line_error.max_ulps, greatest)
 
     def check(self, line: int, instruction: str, form: Format, error: float, size: float) -> None:
-        """Set `beyond` at the first result that is farther from float64 than the bound. `error` is
-        the sum of the result's squared errors. `size` is the sum of its squared float64
-        elements."""
+        """Set `beyond` at the first result beyond the bound. `error` is the sum of its squared
+        errors, and `size` is the sum of its squared float64 elements."""
         if self.beyond is not None or not error:
             return
         bound = self.asked
@@ -158,9 +156,9 @@ class Precision:
             self.beyond = Beyond(self.lines[line], instruction, ratio(error, size), bound)
 
     def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
-        """Compare the tensors that a launch has returned with float64, and divide their errors
-        among the lines. A tensor's weight is the square of its relative L2 error, so large elements
-        give no more weight than small ones."""
+        """Compare the returned tensors with float64, and divide their errors among the lines.
+
+        A tensor's weight is its squared relative L2 error, so large elements weigh no more."""
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:
@@ -184,7 +182,7 @@ def _values(tile: Tile) -> Array:
 
 
 def portions(energy: Energy, total: float) -> Energy:
-    """Return the energies, scaled to the sum `total`. Return {} if `total` or their sum is 0."""
+    """Return the energies, scaled to the sum `total`. Return {} if a sum is 0."""
     whole = sum(energy.values())
     if not (whole > 0 and total > 0):
         return {}
@@ -203,8 +201,8 @@ def ratio(error: float, size: float) -> float:
 
 
 def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
-    """Return (sum of (real - exact)^2, sum of exact^2, whether any element is finite only in
-    `exact`). The sums are over the elements that are finite in both arrays."""
+    """Return (sum of (real - exact)^2, sum of exact^2, whether an element is finite only in
+    `exact`). Sum over elements that are finite in both."""
     a, b = real.ravel(), exact.ravel()
     error, size = native.distance(a, b)
     if isfinite(error) and isfinite(size):
@@ -215,8 +213,8 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
 
 
 def largest_rounding(tile: Tile) -> float:
-    """Return the largest sum of squared errors that rounding to the tile's format may cause. The
-    largest error of an element is half a unit in the last place."""
+    """Return the largest sum of squared errors from rounding to the tile's format: half a unit in
+    the last place for each element."""
     return float(np.square(convert.step(tile.held, chip_values(tile)) / 2).sum())
 
 
@@ -227,8 +225,7 @@ DOUBLE = np.dtype(np.float64)
 
 
 class Float64Tile(Tile):
-    """A tile of the float64 computation. Its floats are float64; its integers are the chip's
-    integers. Only the chip's tile records which elements were written."""
+    """A tile of the float64 computation. Integers are the chip's."""
 
     __slots__ = ()
 
@@ -268,15 +265,15 @@ class Float64Tile(Tile):
 
 
 def is_float(tile: Tile) -> bool:
-    """Return whether a tile contains floats in the format of its storage. float32 and tfloat32
-    count as one format."""
+    """Return whether a tile contains floats in the format of its storage (float32 equals
+    tfloat32)."""
     form, kept = tile.dtype, tile.storage.dtype
     return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
-    """Return the chip's values of a tile at an index, as float32. The array is a view of the memory
-    if memory stores the tile as float32, otherwise a copy."""
+    """Return `tile[index]` on the chip, as float32. The array is a view if memory stores
+    float32."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 
@@ -291,7 +288,7 @@ def all_finite(tile: Tile) -> bool:
 
 
 def chip_doubles(tile: Tile, index: Any = ...) -> Array:
-    """Return the chip's values of a tile at an index, in a new float64 array."""
+    """Return `tile[index]` on the chip, as a new float64 array."""
     return doubled(chip_values(tile, index))
 
 
@@ -303,8 +300,7 @@ def doubled(values: Array) -> Array:
 
 
 def new_tile(array: Array, like: Tile, held: Format = float64) -> Float64Tile:
-    """Return a tile on a contiguous array, with the region, format and first partition of
-    `like`."""
+    """Return a tile on a contiguous array, with region, format and first partition of `like`."""
     place = like.start_partition, 0
     return tile_of_layout(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
@@ -319,8 +315,8 @@ def tile_of_layout(array: Array, layout: Layout, held: Format = float64) -> Floa
 
 
 def on(storage: Storage, tile: Tile) -> Float64Tile:
-    """Return a tile of `storage` at the positions that `tile` has in another storage. Both storages
-    must have the same layout."""
+    """Return a tile of `storage` at the position of `tile`. Both storages must have the same
+    layout."""
     return Float64Tile.like(tile, storage)
 
 
@@ -328,11 +324,9 @@ def on(storage: Storage, tile: Tile) -> Float64Tile:
 class Double:
     """The elements of a storage in float64.
 
-    `energy`: the sums of the squared differences from the chip's values, by the line that caused
-        them
+    `energy`: the sum of the squared errors of the chip, by the line that caused them
     `infinite`: whether the chip has an infinity or NaN where float64 has a number
-    `ended`: whether a write through another storage at the same address has made the Double
-        invalid"""
+    `ended`: whether a write to another storage at the same address made the Double invalid"""
 
     storage: Storage
     energy: Energy = field(default_factory=dict)
@@ -341,7 +335,7 @@ class Double:
     whole: Float64Tile | None = None  # the whole storage as a tile
 
     def window(self, tile: Tile) -> Float64Tile:
-        """Return the float64 tile with the same elements of the storage as the chip's tile."""
+        """Return the float64 tile for a tile of the chip."""
         if tile.geometry is not tile.geometry.layout.whole or tile.dynamic:
             return on(self.storage, tile)
         if self.whole is None or self.whole.shape != tile.shape:  # a window opened again
@@ -355,9 +349,9 @@ def copied_double(storage: Storage) -> Double:
 
 
 def begun_double(storage: Storage, first: Tile) -> Double:
-    """Return a Double for a storage to which the chip has written the tile `first`. The Double is
-    uninitialized if nothing else was written to the storage. Otherwise it contains the chip's
-    values."""
+    """Return a new Double for a storage after the first write, to the tile `first`.
+
+    It is uninitialized if nothing else was written; otherwise it contains the chip's values."""
     if not first.is_only_written:
         return copied_double(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -365,8 +359,7 @@ def begun_double(storage: Storage, first: Tile) -> Double:
 
 
 def adopted_double(array: Array, owner: Storage) -> Double:
-    """Return a Double for the storage `owner` that uses the memory of `array`, contiguous float64
-    of the size of `owner`."""
+    """Return a Double for `owner` that uses the memory of `array`, contiguous float64."""
     place = owner.partition0, 0
     layout = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, layout, float64, owner.name)
@@ -375,8 +368,7 @@ def adopted_double(array: Array, owner: Storage) -> Double:
 
 
 def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
-    """Return a Double for the storage that `tile` covers completely. The Double uses the memory of
-    `shadow`, the tile's float64 values."""
+    """Return a Double that uses the memory of `shadow`, for the storage that `tile` covers."""
     if tile.geometry is not tile.geometry.layout.whole:
         return adopted_double(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
@@ -384,17 +376,15 @@ def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
 
 
 def source_of(tile: Tile) -> Tile:
-    """Return the tile from which run-time indices pick the elements, or the tile itself without
-    indices."""
+    """Return the tile from which run-time indices pick, or the tile itself without indices."""
     return tile.source if isinstance(tile, Picked) else tile
 
 
 class Doubles:
     """The Doubles of one core's memories.
 
-    A kernel can choose the addresses of tensors, so storages may overlap. A write to one storage
-    ends the Doubles of all other storages that contain any of its bytes. If the kernel allocates a
-    tensor again at the same place, the new storage gets the Double of the old storage."""
+    Storages may overlap at addresses that the kernel chose. A write to one storage ends the Doubles
+    of all others there. A new storage at the same place gets the Double of the old one."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}
@@ -417,7 +407,7 @@ class Doubles:
             self._placed[_window(storage)] = double
 
     def end(self, storages: Iterable[Storage]) -> None:
-        """Drop the Doubles of storages whose data is exact or has no float64 history."""
+        """Drop the Doubles of storages that are exact or have no float64 history."""
         for storage in storages:
             storage.double = None
             if storage.image is not None:

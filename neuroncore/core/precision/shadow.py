@@ -41,8 +41,8 @@ from neuroncore.memory.tile import Tile
 
 
 class _Peers:
-    """The other cores of an exchange, for its float64 evaluation. The cores first exchange the
-    chip's data, and then the float64 data in a second meeting, which this class arranges."""
+    """The other cores, for the exchange of float64 data. It follows the exchange of the chip's
+    data."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -143,22 +143,20 @@ class Shadow:
             self._keep(written)
 
     def _wait_for_the_rank(self, call: Call) -> None:
-        """Wait for the other cores of the rank, which may still write their parts of the data."""
+        """Wait for the rank's other cores, which may still write data."""
         assert self.core.peers is not None
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)
 
     def _begun(self, tile: Tile) -> Double:
-        """Return a new Double with the chip's values, for a storage that the cores of a rank
-        share."""
+        """Return a new Double with the chip's values, for a storage that several cores share."""
         double = copied_double(tile.storage)
         self.doubles.put(double, tile.storage)
         return double
 
     def _keep(self, written: Written) -> None:
-        """Store the float64 values of a tile in the Double of its storage. Also add the energy of
-        the tile: the squared differences from the chip's values, by the line that caused them. A
-        storage without any difference gets no Double."""
+        """Store the float64 values and the energy of a tile in the Double of its storage. An exact
+        storage gets no Double."""
         if isinstance(written.tile, Picked):
             self._scattered.append(written)  # stored by `scatter`, after the chip has written it
             return
@@ -178,9 +176,8 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Write the float64 values of `results` to the Doubles of their storages. An index chooses
-        the elements of these results. The chip has already written them
-        (`ShadowOfCore.scatter`)."""
+        """Write the float64 values of results to the elements that an index chose. The chip has
+        already written them."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:

@@ -21,8 +21,8 @@ Role = tuple[str, str, int]  # the purpose of a tile, its operand, and a number
 
 
 class Slots:
-    """The float64 tiles for the evaluations of one call. They are contiguous arrays. Their contents
-    are kept until the next instruction is evaluated."""
+    """Contiguous float64 tiles for the evaluations of one call, valid until the next
+    instruction."""
 
     def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
         self.call = call
@@ -40,8 +40,7 @@ class Slots:
         return tile
 
     def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Float64Tile:
-        """Return the tile with this role, uninitialized. A call must always use a role with the
-        same `shape`."""
+        """Return the uninitialized tile with this role. A role has one `shape` in each call."""
         tile = self._tiles.get(role)
         if tile is not None:
             return tile
@@ -62,8 +61,7 @@ class Slots:
 
 
 class SlotsOfCalls:
-    """The `Slots` of all calls of one core. Tiles of different calls with the same role share
-    memory."""
+    """The `Slots` of all calls of one core. Equal roles share memory."""
 
     def __init__(self) -> None:
         self._memory: dict[Role, Array] = {}

@@ -82,10 +82,10 @@ class Written:
 
 @dataclass(eq=False)
 class Joining:
-    """An input whose float64 values are replaced by the chip's values in one evaluation of the
-    sample. `real` is a tile with the chip's values, `exact` a tile with the float64 values.
-    `energy` lists the squared differences by the line that caused them. For the accumulator
-    registers, both tiles are None and the name is empty."""
+    """An input that changes from float64 to the chip's values in one evaluation of the sample.
+
+    `real`, `exact`: tiles with the chip's and the float64 values; None for accumulator registers
+    `energy`: the squared errors by the line that caused them"""
 
     name: str
     energy: Energy
@@ -94,9 +94,8 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. By operand name, `before` lists the Double (or
-    None) of each destination that is written as floats, and `inexact` the Doubles of inputs. An
-    input without a Double has no error."""
+    """The float64 evaluation of one instruction. `before` lists the Double (or None) of each float
+    destination, `inexact` the Doubles of inputs that have errors."""
 
     def __init__(
         self,
@@ -158,8 +157,7 @@ class Step:
         return written
 
     def _overwritten(self, written: Written) -> float:
-        """Return the sum of the squared errors of a destination before the instruction writes
-        there."""
+        """Return the sum of a destination's squared errors before the write."""
         tile = written.tile
         assert written.before is not None
         if tile.dynamic or _covers(tile):
@@ -193,18 +191,19 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _double_of_result(self, tile: Tile) -> Double | None:
-        """Return the Double that the storage of `tile` had before the instruction. Return None
-        unless the instruction writes to this storage and whole storages are evaluated
-        (`windows`)."""
+        """Return the Double that the storage of a result had before. Return None if `tile` is not
+        in such a storage, or if only tiles are evaluated."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
     # --- evaluation ------------------------------------------------------------------------------
 
     def evaluate(self, registers: Registers, by_line: Energy, peers: Any) -> None:
-        """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
-        are the accumulator registers in float64. `by_line` is the squared error of these registers,
-        by the line that caused it. `peers` are the other cores of an exchange, or None."""
+        """Evaluate the instruction in float64, before the chip overwrites its inputs.
+
+        `registers`: the accumulator registers in float64
+        `by_line`: their squared errors, by the line that caused them
+        `peers`: the other cores of an exchange, or None"""
         if not self.whole:
             self._join(by_line)
             if self.joining:
@@ -220,9 +219,10 @@ class Step:
         perform(self.call, arguments, stand, staged(self.shared, self.call, arguments, stand))
 
     def _join(self, by_line: Energy) -> None:
-        """Fill `joining` with the inputs whose chip values differ from float64. Previous contents
-        of a destination count as an input if the result depends on them. `by_line` is the squared
-        error of the accumulator registers, by line."""
+        """Fill `joining` with the inputs whose chip values differ from float64.
+
+        A destination is an input too if the result depends on its contents. `by_line` is the
+        squared error of the accumulator registers."""
         if by_line and self.call.adds_to_registers:
             self.joining.append(Joining("", by_line, None, None))
         for written in self.written:
@@ -273,8 +273,7 @@ class Step:
                 written.parts.append(results[written.name].codes())
 
     def _sampled(self, name: str, tile: Tile) -> Tile:
-        """Return the sample of an input. The input itself is returned if it is not sampled, or if
-        evaluations get different values for it (`joining`)."""
+        """Return the sample of an input, or the input itself if it is not sampled."""
         if name not in self.sample or any(joining.name == name for joining in self.joining):
             return tile
         codes = tile.codes()[self.sample[name]]
@@ -283,9 +282,9 @@ class Step:
         return new_tile(np.array(codes, order="C"), tile, tile.held)
 
     def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
-        """Return a tile for the result `name` of evaluation `number` of the sample. The tile
-        contains the previous `contents` of the destination, or zeros if the result does not depend
-        on them."""
+        """Return a tile for a result of evaluation `number` of the sample.
+
+        `contents`: the old destination; None if the result does not depend on it"""
         tile = self.arguments[name]
         if contents is not None:
             return self.slots.copy(("result", name, number), tile, contents.codes())
@@ -295,8 +294,8 @@ class Step:
         return result
 
     def _chip_registers(self) -> Registers:
-        """Return the chip's accumulators in float64. If lanes are sampled, the accumulators of the
-        sampled lanes come first, without gaps."""
+        """Return the chip's accumulators in float64. Sampled lanes come first, without
+        gaps."""
         accumulators = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
@@ -310,10 +309,11 @@ class Step:
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """Set the energy of each result: its squared error against float64, by the line that caused
-        it. `received` lists the squared errors, by line, of data from other cores. Return the
-        squared errors of the last result by line. The caller divides the error of the accumulator
-        registers in the same proportion."""
+        """Set the energy of each result: its squared errors, by the line that caused them.
+
+        `received`: the squared errors of data from other cores
+
+        Return the squared errors of the last result."""
         number = self.analysis.line()
         by_line: Energy = {}
         for written in self.written:
@@ -328,8 +328,8 @@ class Step:
         return by_line
 
     def _moved(self, written: Written) -> float:
-        """Return the squared error of a result that is evaluated whole, not on a sample. If the
-        address is known only at run time, return the squared error of the whole storage."""
+        """Return the squared error of a whole result; of the whole storage if its address is known
+        only at run time."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = Tile.of(tile.storage)
@@ -343,8 +343,8 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """Return the squared errors, by line, that a result inherits from inputs, from previous
-        contents, and from other cores (`received`)."""
+        """Return the squared errors that a result inherits, by line. `received`: those from other
+        cores."""
         by_line = dict(received)
         for double in self.inexact.values():
             add(by_line, double.energy)
@@ -353,8 +353,8 @@ class Step:
         return by_line
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
-        """Return (squared errors of the sample by the line that caused them, sum of squared errors
-        of the whole result). `number` is the number of the current line."""
+        """Return (squared errors of the sample by line, sum of squared errors of the whole result).
+        `number` is the number of the current line."""
         tile, index = written.tile, written.index
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]
@@ -426,9 +426,9 @@ class Step:
 def staged(
     shared: SharedState, call: Call, arguments: Mapping[str, Any], stand: StandIn
 ) -> Run | None:
-    """Return the function that executes a call on tiles with the layouts and formats of
-    `arguments`. The function is made once and kept in `shared`. Return None if the positions of
-    tiles are known only at run time, or if the instruction's clause returns no Run."""
+    """Return the cached function that executes a call on tiles like `arguments`.
+
+    Return None if positions are known only at run time, or if the clause returns no Run."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
     if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None
@@ -442,9 +442,8 @@ def staged(
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return, by operand name, the index that selects the sample of a large operand: every n-th
-    lane, or for a product every n-th column. The result is empty if whole operands are
-    evaluated."""
+    """Return the index of the sample of each large operand: every n-th lane, or column of a
+    product."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
@@ -464,14 +463,13 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """Return whether DMA engines may run the call. A DMA writes all elements of its result, unless
-    addresses are known only at run time."""
+    """Return whether DMA engines may run the call."""
     return engine.dma in call.instruction.engines
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of a tile start a new sum in PSUM: True for all, False for none, or
-    flags. If `accumulate` is None, elements that were never written start a sum."""
+    """Return which elements start a new sum in PSUM: True for all, False for none, or flags. If
+    `accumulate` is None, unwritten elements start one."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()

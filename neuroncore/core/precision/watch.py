@@ -54,7 +54,7 @@ WIDE_INTEGERS = (int32, uint32)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Facts about a call: how to evaluate the call in float64, and which checks the call needs."""
+    """How to evaluate a call in float64, and which checks the call needs."""
 
     floats: tuple[str, ...]
     """Operands that are written as floats."""
@@ -82,8 +82,7 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
-    """Return the Evaluation of a call. It is computed once; the copies of the call in all launches
-    share it."""
+    """Return the Evaluation of a call, computed once for all its copies."""
     facts: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return facts
 
@@ -135,10 +134,9 @@ SUSPICIOUS = (1 << 24) - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
-    """Report integers that an engine rounds before it computes with them, or when it copies them.
+    """Report integers that an engine rounds to float32 when it reads them.
 
-    Operands whose address depends on an index at run time are not checked, because the index is not
-    known yet."""
+    Operands with an index are not checked: the index is not known yet."""
     form = facts.read_as
     for name in facts.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= _exact(form) - 1:
@@ -162,11 +160,10 @@ def check_written(
     narrow: bool,
     run: Callable[[], None],
 ) -> None:
-    """Execute a call (`run`), and report integers that it has written inexactly: rounded to
-    float32, or saturated.
+    """Execute a call with `run`, and report integers that were rounded to float32 or saturated.
 
     Results of less than 32 bits are checked only if `narrow` is true. Suspicious results are
-    evaluated again in float64, with the SharedState that `shared_state` returns."""
+    computed again in float64."""
     if facts.bounded and _runs_small(call, arguments, facts, run):
         return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
@@ -234,9 +231,8 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _greatest(tile: Tile) -> int:
-    """Return a bound on the magnitude of the 32-bit integers of a tile. The magnitude of a negative
-    number -n counts as n - 1. The bound of a whole storage is remembered until an instruction
-    writes to the storage."""
+    """Return a bound on the magnitude of the tile's 32-bit integers, n - 1 for -n. It is cached for
+    a whole storage until the next write."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
@@ -257,9 +253,9 @@ def _measured(tile: Tile) -> int:
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
     """Remember a bound on the integers that the current instruction has written to a tile.
 
-    `whole` is false if the instruction may have written to only a part of the tile. The bound is
-    stored for the next version of the storage, because the version increases by one at the end of
-    the instruction."""
+    `whole`: whether it has written the whole tile
+
+    The version increases when the instruction ends, so the bound is stored for the next version."""
     storage = tile.storage
     if storage.image is not None:
         return
@@ -273,8 +269,7 @@ def _remember(tile: Tile, whole: bool, bound: int) -> None:
 def _runs_small(
     call: Call, arguments: dict[str, Any], facts: Evaluation, run: Callable[[], None]
 ) -> bool:
-    """Run a call if it computes only a few sums and products of small integers, so that no
-    intermediate or final result can reach SUSPICIOUS. Return whether the call ran."""
+    """Run a call on small integers whose result can't reach SUSPICIOUS. Return whether it ran."""
     optional = (arguments[name] for name in facts.numbers)
     numbers = [0 if number is None else number for number in optional]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
@@ -291,10 +286,10 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """Return a bound on the magnitude of the integers that an instruction has written to a tile.
+    """Return a bound on the magnitude of integers that were just written.
 
-    In a narrow format, an integer at an end of the format's range may have been saturated; then the
-    bound is SUSPICIOUS. For other integers of narrow formats it is 0."""
+    For narrow formats, it is SUSPICIOUS if an integer at an end of the range may be saturated, and
+    otherwise 0."""
     if tile.dtype in WIDE_INTEGERS:
         bound = _measured(tile)
         _remember(tile, True, bound)
@@ -305,8 +300,7 @@ def _reaches(tile: Tile) -> int:
 
 
 def _shares(tile: Tile, written: list[Storage]) -> bool:
-    """Return whether the input `tile` has the same memory as one of the storages `written`. A
-    result may overwrite such an input."""
+    """Return whether a result may overwrite the input `tile`."""
     return any(storage.data is tile.storage.data for storage in written)
 
 
@@ -315,8 +309,8 @@ def _copy(tile: Tile) -> Tile:
 
 
 def _in_float64(tile: Tile) -> Float64Tile:
-    """Return a float64 copy of a tile of floats. For any other tile, return a Float64Tile on the
-    tile's storage."""
+    """Return a float64 copy of a tile of floats, or a Float64Tile on the storage of any other
+    tile."""
     return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
@@ -327,8 +321,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). It refers to the core weakly, because the functions
-    that it makes are kept with calls, and calls outlive the core."""
+    """The observer of one core (`Core.watch`), which it refers to weakly. Its functions are kept
+    with calls, which outlive the core."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -340,10 +334,10 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return a function that makes the call's checks before and after it calls `run`.
+        """Return a function that checks a call before and after `run`, or `run` if no check is
+        needed.
 
-        If the call needs no checks, return `run` itself. `arguments` are the arguments of the first
-        instruction with this call."""
+        `arguments`: those of the first instruction with this call"""
         if UNWATCHED in call.results:
             return run
         facts = evaluation(call)
@@ -404,8 +398,7 @@ class Watch:
     def _check_overflow(
         self, call: Call, narrow: list[str], now: Arguments, run: Callable[[], None]
     ) -> None:
-        """Run a call, and report infinities (NaN in formats without infinities) that finite
-        operands produced. Operands that the call overwrites are checked before the call runs."""
+        """Run a call, and report infinities (or NaN instead) that finite operands produced."""
         results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
         overwritten = [tile for tile in read if any(tile.storage.data is data for data in written)]
@@ -434,8 +427,8 @@ class Watch:
     # --- transposes ------------------------------------------------------------------------------
 
     def _multiplies_to_transpose(self, call: Call) -> bool:
-        """Return whether a call transposes by a product with an identity matrix (ISA, nc_transpose
-        on v2). In such a product NaN times 0 is NaN."""
+        """Return whether a call transposes by a product with an identity matrix, where NaN spreads
+        (ISA, nc_transpose on v2)."""
         turns = call.instruction.traits.transposes and call.engine is engine.tensor
         return turns and not call.machine.has("native_transpose")
 
