@@ -16,13 +16,12 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags.
+    """Return the call with bfloat16 instead of float32 in some operands. Return None if the machine
+    refuses it, or if the call takes a list of tiles.
 
-    `marks`: one flag per operand, in the order of the call's `reads`, `indices` and `writes`
+    `marks`: flags these operands, in the order `reads`, `indices`, `writes` of the call
 
-    The result of a product in PSUM stays float32. The call itself is returned if no flagged operand
-    is float32. None is returned if the machine would refuse the new call, or if the call takes a
-    list of tiles."""
+    A product in PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     variant: Call | None = call.derived(key, partial(_with_formats, call, marks))
     return variant

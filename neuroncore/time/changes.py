@@ -1,6 +1,6 @@
-"""What-if changes of a launch. The same instructions are scheduled again with a change, for example
-on a machine with a faster engine. Some changes, such as waits that disappear, change neither the
-program nor the machine. A Variation describes them."""
+"""What-if changes of a launch: the same instructions are scheduled again with a change, for example
+a faster engine. Some changes are neither in the program nor in the machine, such as waits that
+disappear. A Variation describes them."""
 
 from __future__ import annotations
 

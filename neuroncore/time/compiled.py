@@ -1,6 +1,5 @@
-"""The program after the device's compiler: the instructions that are left, their engines, and the
-tiles that SBUF can't hold. The schedule, the counters and the reports all read a `Compiled`. So
-their results agree.
+"""The program after the device's compiler: the instructions that remain, their engines, and the
+tiles that SBUF can't hold. The schedule, the counters and the reports all use it.
 
 A call is an instruction with its shapes, formats and operators, but without its data. Many
 instructions of a program may make the same call."""
@@ -116,10 +115,10 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return a program as the compiler changes it for a machine. `like` is the compiled form of the
-    program for a machine with the same memories. Its order and its merged instructions are reused,
-    because they do not depend on costs. `costs` are reused costs of a program with the same first
-    calls; then the compiler must only reorder."""
+    """Return a program as the compiler changes it for a machine.
+
+    `like`: the compiled form for another machine; its order and merged instructions are reused
+    `costs`: known costs of the first calls; the compiler must only reorder"""
     order, no_instruction = order or program.order, buffers.filled((len(program),), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like, no_instruction)
@@ -174,9 +173,8 @@ def compiled(
 def _accesses(
     program: Program, columns: Columns, policy: Policy, reads: Array
 ) -> dependencies.Accesses:
-    """Return the operands of instructions. If the compiler only reorders, free the tables of a long
-    program, because the schedule then needs only its columns and areas. There are two exceptions:
-    options that need boxes, and addresses that the kernel chose."""
+    """Return the operands of instructions. Free the tables of a long program if the schedule needs
+    only its columns and areas."""
     accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
     placed = any(kind.placed for kind in program.kinds)
     if not (policy.rewrites or placed or program.assume) and program.loads == "ahead":
@@ -201,9 +199,8 @@ def _merged(
 def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
-    """Return a flag for each instruction: whether it is a load that waits until the tile of an
-    earlier load has been read. `Options.loads` decides whether there are such loads
-    (`reported`)."""
+    """Return which instructions are loads that wait until the tile of an earlier load has been read
+    (`Options.loads`)."""
     if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
@@ -232,8 +229,8 @@ def _held(
 def _loaded_once(
     program: Program, reads: Array, machine: Machine, policy: Policy
 ) -> dict[int, Array]:
-    """Return the rules of `_fates` for a compiler that only reorders. Such a compiler leaves out
-    repeated loads if `Options.loads` is "once", and nothing else.
+    """Return the rules of `_fates` for a compiler that only reorders: it leaves out repeated loads
+    if `Options.loads` is "once".
 
     `reads`: how many operands each instruction reads"""
     if policy.rewrites or program.loads != "once":
@@ -245,9 +242,8 @@ def _loaded_once(
 def _computed_earlier(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow
 ) -> Array:
-    """Return, for each instruction, an earlier instruction whose result the compiler uses instead,
-    or -1. Both instructions make the same call on the same inputs, and the same numbers are their
-    arguments."""
+    """Return, for each instruction, an earlier one with the same call, inputs and numbers, whose
+    result the compiler reuses; -1 for none."""
     columns = program.columns()
     first, work = distinct(np.column_stack((columns.call, columns.values)))
     compared = _compared(program.calls).take(columns.call[first])
@@ -258,10 +254,8 @@ def _fates(no_instruction: Array, rules: Mapping[int, Array]) -> tuple[Array, Ar
     """Return `Compiled.fate` and `Compiled.instead`.
 
     `no_instruction`: -1 for each instruction
-    `rules`: rules[f][i] is the instruction that replaces instruction i if its fate is f; -1 if fate
-        f is not possible
-
-    If an instruction has several possible fates, the last of them in `rules` is used."""
+    `rules`: rules[f][i] replaces instruction i if its fate is f; -1 if fate f is not possible. The
+        last possible fate is used."""
     fate = np.zeros(len(no_instruction), np.int8)
     instead = no_instruction.copy() if rules else no_instruction
     for value, replacements in rules.items():
@@ -270,12 +264,8 @@ def _fates(no_instruction: Array, rules: Mapping[int, Array]) -> tuple[Array, Ar
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
-    """Return the compiled form of `program`, made from `form` with new costs.
-
-    `form`: the compiled form of another program, which may differ only in the costs of its calls
-
-    Return None if the programs differ in anything else, or if the compiler does more than reorder
-    instructions."""
+    """Return `form` with the costs of another program. Return None if the programs differ in more
+    than costs, or if the compiler does more than reorder."""
     if form.leaves_out or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
@@ -290,8 +280,7 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
 
 
 def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
-    """Return a flag for each instruction: whether it uses a tensor in HBM that the kernel both
-    writes and reads."""
+    """Return which instructions use a tensor in HBM that the kernel both writes and reads."""
     storages, is_read = program.storages(), accesses.is_read
     used = storages.of_window[program.operand_windows()]
     in_hbm = [kind.region not in ON_CHIP for kind in storages.kinds]
@@ -303,13 +292,12 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """Return, for each call, how many inputs must be equal before the compiler reuses an earlier
-    result. The result is 0 if the compiler always executes the call.
+    """Return, for each call, how many inputs must be equal to reuse an earlier result; 0 for a call
+    that is always executed.
 
     Two observations show this reuse. Published times of mamba (the SDK's on trn1,
-    kda-for-trainium's on trn2) are very short: the Vector engine can have summed the same tiles
-    only once. Autocomp's attention on trn1 negates the maximum of a row only once for all tiles of
-    the row."""
+    kda-for-trainium's on trn2) are so short that equal sums run only once on the Vector engine.
+    Autocomp's attention on trn1 negates the maximum of a row once for all tiles of the row."""
 
     def once(call: Call) -> bool:
         return call.instruction.older_compiler.once and not call.dynamic

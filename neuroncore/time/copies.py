@@ -24,14 +24,13 @@ BEGIN = Box._fields.index("byte")
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
-    """Return, for each copy out of PSUM, the first of the copies with which it is merged. The
-    result is -1 for this first copy, and for all other instructions.
+    """Return, for each copy out of PSUM, the first of the copies with which it is merged; -1 for
+    this first copy, and for all other instructions.
 
-    Copies are merged if they make the same call at the same source line, and each directly follows
-    a transpose. Merged copies write to adjacent bytes, and together they read at most one bank. The
-    repository trainium-kernel-fusion contains profiles of attention on trn2. There, four transposes
-    of 128 columns share a bank and one copy. Each of eight transposes with 16-bit elements has its
-    own copy, because together they have more than 512 columns."""
+    Copies are merged if they make the same call at the same line, each directly after a transpose,
+    and write adjacent bytes. Together they read at most one bank. In the profiles of attention on
+    trn2 in the repository trainium-kernel-fusion, four transposes of 128 columns share a bank and
+    one copy. Eight transposes with 16-bit elements have more than 512 columns, and a copy each."""
     columns, heads = program.columns(), np.full(len(program), -1, np.int32)
     sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
     sizes = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in sources]
@@ -104,15 +103,14 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
 
 
 def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
-    """Return, for each instruction that an accumulation in PSUM makes unnecessary, the product that
-    accumulates; -1 for all other instructions.
+    """Return, for each instruction that an accumulation in PSUM makes unnecessary, the accumulating
+    product; -1 for all other instructions.
 
-    A product accumulates if its only reader is an addition to a tile in PSUM, and that tile was
-    cleared before the first addition. The compiler then leaves out the addition and the clearing.
-    It also leaves out copies that the kernel makes only because an addition cannot read PSUM twice.
-    Compiled programs of published convolutions have no such additions (sahiljain01/asst4-trainium).
-    Programs that add results of nl.matmul have no such additions either (Ericcsr/asst4-trainium,
-    waahm7/asst4-trainium)."""
+    A product accumulates if only an addition to a cleared tile in PSUM reads it. The compiler
+    leaves out the addition, the clearing, and copies that exist only because an addition cannot
+    read PSUM twice. Compiled programs of published convolutions have no such additions
+    (sahiljain01/asst4-trainium). Neither have programs that add results of nl.matmul
+    (Ericcsr/asst4-trainium, waahm7/asst4-trainium)."""
     source, call = np.full(len(accesses.reads), -1, np.int32), program.columns().call
     adds = np.flatnonzero(_flags(adds_in_psum, program.calls)[call])
     if not len(adds):
@@ -125,12 +123,11 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     partly = partial_reads(accesses, program.box_table(), np.ones(len(call), np.bool_))
 
     def maker(k: int) -> tuple[int, list[int]]:
-        """Return the instruction that computed operand k, and the copies that brought its result to
+        """Return the instruction that computed operand k, and the copies of its result up to
         operand k.
 
-        Nothing else may read the result or the copies. Each of these instructions must write
-        exactly what the next one, or operand k, reads. Return -1 and an empty list if there is no
-        such instruction."""
+        Each of these instructions must write exactly what the next one reads, and nothing else may
+        read it. Otherwise return -1 and an empty list."""
         writer = int(reaching[k])
         if writer < 0 or uses[writer] != 1 or partly[writer]:
             return -1, []
@@ -201,8 +198,8 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Return whether `reader` can read PSUM directly without taking more time. It would read the
-    source of `copy` instead of its operand number `place`."""
+    """Return whether `reader` can read the source of `copy` in PSUM as its operand `place`, as fast
+    as the copy."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])

@@ -1,6 +1,6 @@
 """The costs and properties of calls that the schedule uses, as arrays. A call is an instruction
-with its shapes, formats and operators, but without its data. Many instructions of a program may
-make the same call."""
+with its shapes, formats and operators, but without its data. Many instructions may make the same
+call."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ class CallRow(NamedTuple):
 
 
 class CallTable:
-    """The costs of each distinct call, with one row for each engine that may run the call. Call c
-    has the rows first[c]:last[c].
+    """The costs of each call: rows first[c]:last[c] for call c, one for each possible engine.
 
     `known`: the table of a program that begins with the same calls, perhaps for another machine.
-        Costs are reused if they depend only on figures that both machines have in common. The
-        compiler must then leave each call on its engine."""
+        Costs that do not depend on the machine's figures are reused. The compiler must leave each
+        call on its engine."""
 
     def __init__(
         self,
@@ -120,15 +119,14 @@ class CallTable:
         }
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
-        """Return the table of the same calls on another machine, or this table if no cost differs.
-        The compiler must leave each call on its engine."""
+        """Return the table for another machine, or this table if no cost differs. The compiler must
+        leave each call on its engine."""
         used = policy.on(machine)
         return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
         """Return the costs of calls on a machine. Known costs are reused if `calls` begins with the
-        calls of this table. Costs that depend on figures in which the machines differ are computed
-        again."""
+        calls of this table."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]
@@ -163,14 +161,12 @@ class CallTable:
     def rows_for(
         self, heads: Array, runs: Array, flow: Flow, call: Array, semaphore_ns: float
     ) -> Array:
-        """Return, for each instruction, its row of this table. The row also decides the engine if
-        the compiler may choose one.
+        """Return the row of this table for each instruction. The row decides the engine too.
 
-        `heads`: heads[i] is the instruction whose row instruction i gets because the two are
-            merged; -1 if i is not merged
-        `runs`: runs[i] is False if the compiler leaves out instruction i, which then occupies no
-            engine
-        `call`: call[i] is the index of the call that instruction i makes
+        `heads`: heads[i] is the instruction with which i is merged, and whose row it gets; -1 for
+            none
+        `runs`: runs[i] is False if the compiler leaves out instruction i
+        `call`: call[i] is the call of instruction i
         `semaphore_ns`: the time of a signal between engines"""
         count = len(call)
         row, free, done = np.zeros(count, np.int32), np.zeros(len(QUEUES)), np.zeros(count)
@@ -183,8 +179,7 @@ class CallTable:
 
 
 def _row(call: Call, cost: Cost) -> CallRow:
-    """Return the row of a call with a cost. Rows are cached for the first and for the latest cost
-    of the call."""
+    """Return the row of a call with a cost. The rows of its first and latest cost are cached."""
     rows = call.results.get(__name__, ())
     for known, row in rows:
         if known is cost:

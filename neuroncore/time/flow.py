@@ -28,9 +28,8 @@ def flow_of_data(
     `first`, `needs`: all dependencies: instruction i depends on needs[first[i]:first[i + 1]]
     `boxes`: `Boxes.table` of the record
 
-    An instruction depends on the writers of its inputs. An instruction may also add to the bytes
-    that it writes. So it depends on the earlier writer of these bytes too, unless another
-    instruction has read them after that write."""
+    An instruction depends on the writers of its inputs. It also depends on the earlier writer of
+    its results, if nothing read them in between, because it may add to them."""
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, boxes, waiting, needs)
     overwrites = read_of(accesses, boxes, needs, waiting) & ~reads
@@ -63,9 +62,8 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Return, for each use in `uses`, the number of the contents that its tile has at this use. The
-    successive contents of a tile are numbered from 0. New contents begin with each write after
-    which no earlier contents are read.
+    """Return, for each use in `uses`, which contents its tile has, counted from 0. A write begins
+    new contents if no earlier contents are read afterwards.
 
     `uses`, `ends`: tile a is used by the operands uses[ends[a]:ends[a + 1]], in program order
     `boxes`: `Boxes.table` of the record"""

@@ -30,11 +30,10 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
     """Return two arrays about the copies that are left out.
 
     1. For each such copy, the instruction that made its source; -1 for all other instructions.
-    2. The operands of all instructions, where readers of such a copy read its source instead.
+    2. The operands of all instructions, with the source instead of the copy.
 
-    All readers of such a copy read exactly the bytes that were copied, before any of these bytes is
-    overwritten. One instruction made the source, and nothing overwrites the source until the last
-    reader has read it."""
+    One instruction made the source of such a copy. The readers read exactly the copied bytes,
+    before the copy or the source is overwritten."""
     call, start, operands = program.columns().call, accesses.start, accesses.operands
     makers = np.full(len(call), -1, np.int32)
     copies = np.flatnonzero(np.array([_is_plain(c) for c in program.calls], np.bool_)[call])

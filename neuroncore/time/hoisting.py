@@ -22,13 +22,13 @@ Array = npt.NDArray[Any]
 
 
 class LoopLevel(NamedTuple):
-    """The loops at one depth of nesting. Each field has one entry per row (instruction) of the
+    """The loops at one depth of nesting. Each field has one entry per instruction (row) of the
     program.
 
-    `run`: the execution of the loop that contains the row; -1 outside loops of this depth
-    `turn`: the number of the iteration, counted over the whole program; -1 outside such loops
-    `alike`: False if the corresponding row of the previous or the next iteration has a different
-        result. Only iterations of one run with equally many rows are compared."""
+    `run`: the execution of the loop that contains the instruction; -1 outside of loops
+    `turn`: the iteration, counted over the whole program; -1 outside of loops
+    `alike`: False if an adjacent iteration has a different result at this place. Only iterations
+        with equally many instructions are compared."""
 
     run: Array
     turn: Array
@@ -36,9 +36,9 @@ class LoopLevel(NamedTuple):
 
 
 def hoisted(program: Program, earlier: Array) -> Array:
-    """Return a copy of `earlier` with -1 for the rows that the compiler can't leave out.
+    """Return a copy of `earlier` with -1 for the instructions that the compiler can't leave out.
 
-    `earlier`: earlier[i] is an earlier row that computes the same result as row i; -1 for none"""
+    `earlier`: earlier[i] is an earlier instruction with the result of instruction i; -1 for none"""
     marks = program.data.marks()
     rows = np.flatnonzero(earlier >= 0)
     if not len(marks) or not len(rows):
@@ -60,9 +60,9 @@ def hoisted(program: Program, earlier: Array) -> Array:
 
 
 def _first(known: Array) -> Array:
-    """Return, for each row, the first row with the same result.
+    """Return, for each instruction, the first one with the same result.
 
-    `known`: known[i] is some earlier row with the result of row i; -1 for none"""
+    `known`: known[i] is some earlier instruction with the result of i; -1 for none"""
     first = np.where(known >= 0, known, np.arange(len(known)))
     while (earlier := first[first]).tobytes() != first.tobytes():
         first = earlier
@@ -70,11 +70,10 @@ def _first(known: Array) -> Array:
 
 
 def _levels(marks: Array, result: Array) -> list[LoopLevel]:
-    """Return the loops of `Data.iterations`: one LoopLevel for each depth of nesting, outermost
-    first.
+    """Return the loops of the program by depth of nesting, outermost first.
 
     `marks`: the entries of `Data.iterations`
-    `result`: for each row of the program, the first row that computes the same result"""
+    `result`: for each instruction, the first one with the same result"""
     begins = marks[:, 1] >= 0
     depth = np.cumsum(np.where(begins, 1, -1))
     return [
@@ -86,8 +85,8 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
 def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
     """Return the loops at one depth of nesting.
 
-    `begins`, `ends`: the entries of `Data.iterations` where iterations of these loops begin or end
-    `result`: for each row of the program, the first row that computes the same result"""
+    `begins`, `ends`: the entries of `Data.iterations` where iterations begin or end
+    `result`: for each instruction, the first one with the same result"""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)
     alike = np.ones(count, np.bool_)

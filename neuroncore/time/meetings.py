@@ -25,9 +25,8 @@ Array = npt.NDArray[Any]
 
 
 def partners(programs: Sequence[Program], at: Sequence[int], world: World) -> Array:
-    """Return, for each instruction of all cores, the instruction of the next core at the same
-    meeting; -1 if the instruction meets no other core. The last core of a meeting is followed by
-    the first.
+    """Return, for each instruction of all cores, the next core's instruction at the same meeting;
+    -1 without a meeting. The first core follows the last.
 
     `at`: core c has the instructions from at[c] to at[c + 1] - 1"""
     partner = np.full(at[-1], -1, np.int32)
@@ -38,12 +37,10 @@ def partners(programs: Sequence[Program], at: Sequence[int], world: World) -> Ar
 
 
 def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
-    """Return every meeting of several cores, as a dict from the number of each core to its
-    instruction.
+    """Return every meeting of several cores, as a dict from each core to its instruction.
 
-    A group may meet several times. Its k-th meeting consists of the k-th instruction of each core
-    that meets this group. A meeting is left out if the record of one of its cores ends before
-    it."""
+    The k-th meeting of a group consists of each core's k-th instruction that meets this group. It
+    is left out if a core's record ends before."""
     meetings: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):
         members = {
@@ -78,12 +75,10 @@ def collectives(form: Compiled) -> list[tuple[int, Collective]]:
 def time_of(
     collective: Collective, world: World, number: int, machine: str
 ) -> CollectiveTime | None:
-    """Return the time of a collective of core `number` among the ranks of its group, on the
-    instance that the world names. If the world names no instance, return the time on the smallest
-    instance with this `machine` that has enough ranks.
+    """Return the time of a collective of core `number`, on the instance of the world. Without an
+    instance, use the smallest with this `machine` and enough ranks.
 
-    Return None if there is no such instance, if it has too few ranks, or if its ranks cannot have
-    as many cores as the world's ranks."""
+    Return None if there is no such instance, or if the ranks do not fit it."""
     group = collective.group(world.rank(number))
     least_ranks = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None
@@ -98,12 +93,11 @@ def time_of(
 
 
 def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> Work:
-    """Return `work`, the work of core `number`, with the latencies of its collectives. Let each
-    collective wait for the end of the previous collective (in `work.previous`). A collective of
-    unknown time keeps its latency.
+    """Return the work of core `number` with the latencies of its collectives, if their time is
+    known. Each collective waits for the previous one (in `work.previous`).
 
     The CC-cores (processors for collectives) of a core work on one stream unless the kernel names
-    another stream (the vendor's page compute-comm-overlap.rst)."""
+    another (the vendor's page compute-comm-overlap.rst)."""
     before, placed = -1, collectives(form)
     if placed:
         work = work._replace(**own_kinds(work._asdict(), np.array([i for i, _ in placed])))

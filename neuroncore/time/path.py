@@ -31,8 +31,8 @@ ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
 class StepTimes(NamedTuple):
-    """The instructions of a critical path, and four parts of the time of each instruction in
-    nanoseconds. CriticalSteps begins with the same fields, and explains the parts."""
+    """The instructions of a critical path, with four parts of their times in nanoseconds
+    (`CriticalSteps`)."""
 
     instruction: Array
     working: Array
@@ -99,8 +99,7 @@ _known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
     """Return the critical path through all cores of a world: the timeline of each core on the path,
-    with the steps on this core. The path is followed backwards from its end. At a meeting, it
-    continues on the core that arrived last."""
+    with its steps. At a meeting, the path comes from the core that arrived last."""
     place = {
         (number, i): meeting
         for meeting in together([timeline.program for timeline in timelines], timelines[0].world)
@@ -156,8 +155,8 @@ def _steps(
 
 
 def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
-    """Return the times of the steps of `path`, a list of instructions of one core. Step k lasts
-    until the time until[k] in nanoseconds."""
+    """Return the times of the steps of `path`, instructions of one core. Step k lasts until
+    until[k], in nanoseconds."""
     begin, moves = timeline.begin[path], timeline.moves[path]
     busy = np.minimum(until - begin, timeline.busy[path])
     done = np.minimum(until, timeline.done[path]) - begin
@@ -192,10 +191,10 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 
 def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
-    """Return a flag for each k: whether instruction reader[k] waits for data of instruction
-    writer[k]. The first of several merged instructions does the work of all of them. So the first
-    instruction reads the inputs of all, and the results of all exist when the first instruction
-    ends."""
+    """Return whether instruction reader[k] waits for data of instruction writer[k].
+
+    The first of several merged instructions reads the inputs of all. The results of all exist when
+    it ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
     data: Array = flow.read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)
@@ -210,8 +209,8 @@ def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
 
 
 def _asked(timeline: Timeline) -> Array:
-    """Return pairs of instructions, encoded by `_pairs`. The first instruction must wait for the
-    second because the kernel, or a rule of its compiler (`Compiled.held`), requires it."""
+    """Return pairs of instructions, encoded by `_pairs`: the kernel, or a rule of its compiler
+    (`Compiled.held`), lets the first wait for the second."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
@@ -221,8 +220,7 @@ def _asked(timeline: Timeline) -> Array:
 
 
 def _pairs(first: Array, second: Array, count: int) -> Array:
-    """Return one integer for each pair of indices (first[k], second[k]). All indices are below
-    `count`."""
+    """Return one integer for each pair (first[k], second[k]) of indices below `count`."""
     keys: Array = first.astype(np.int64) * count + second
     return keys
 
@@ -278,12 +276,10 @@ def parts(timeline: Timeline, path_steps: CriticalSteps) -> PathParts:
 def parts_of_groups(
     timeline: Timeline, path_steps: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
-    """Divide the critical path into `count` groups of steps, and return the PathParts of each
+    """Return the PathParts of each of `count` groups of steps: the sums over the steps of the
     group.
 
-    `group`: step k belongs to group[k]
-
-    Each field of PathParts is the sum over the steps of the group."""
+    `group`: step k belongs to group[k]"""
     rows, waiting = path_steps.instruction, path_steps.waiting
     moves, space = timeline.moves[rows], path_steps.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[rows]]
@@ -306,8 +302,8 @@ def parts_of_groups(
 
 
 def _meetings(timeline: Timeline) -> Array:
-    """Return two flags for each distinct call, as two arrays: whether the call meets other cores,
-    and whether some of those cores belong to other ranks."""
+    """Return two flags for each call: whether it meets other cores, and whether it meets other
+    ranks."""
     flags = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):
         if call.instruction.meets is not None:

@@ -1,5 +1,4 @@
-"""The changes that each API's compiler makes to the order in which a kernel issues instructions:
-`isa/compilers.toml`."""
+"""How each API's compiler changes the order of a kernel's instructions: `isa/compilers.toml`."""
 
 from __future__ import annotations
 
@@ -51,8 +50,8 @@ class Policy:
     slow_strides: bool = False
 
     def on(self, machine: Machine) -> Machine:
-        """Return the machine as this compiler uses it. The older API's compiler may write
-        descriptors before the kernel runs, or let GpSimd write them. Today's compiler may leave
+        """Return the machine with the descriptor writer of this compiler. The older API's compiler
+        may write descriptors before the kernel runs, or let GpSimd write them. Today's may leave
         them to software."""
         machine = self.with_strides(machine)
         if self.software:
@@ -62,14 +61,15 @@ class Policy:
         return machine.descriptors_ahead if self.rewrites else machine
 
     def with_strides(self, machine: Machine) -> Machine:
-        """Return the machine. If the estimate assumes `slow_strides`, the machine moves rows that
-        begin a power of two bytes apart with less DMA bandwidth."""
+        """Return the machine. With `slow_strides`, it has less DMA bandwidth for rows that begin a
+        power of two bytes apart."""
         return machine.with_slow_strides if self.slow_strides else machine
 
     def writer(self, machine: Machine) -> str:
-        """Return who writes the descriptors of transfers that name no mode. For the older API, it
-        is the `compiler`, before the kernel runs, or the `device`. For today's API, it is
-        `hardware` or `software`."""
+        """Return who writes the descriptors of a transfer for which the kernel chooses no mode.
+
+        Older API: `compiler` (before the kernel runs) or `device`. Today's API: `hardware` or
+        `software`."""
         if self.rewrites:
             return "device" if self.generates(machine) else "compiler"
         return "software" if self.software else "hardware"
@@ -77,9 +77,8 @@ class Policy:
     def generates(self, machine: Machine) -> bool:
         """Return whether the device writes descriptors while a kernel of the older API runs.
 
-        This needs `dge`, and a machine whose hardware can write descriptors. Otherwise the compiler
-        writes them before the kernel runs. If the device writes descriptors, hardware writes those
-        of tensors that the kernel both writes and reads. GpSimd writes all other descriptors."""
+        This needs `dge` and a machine with hardware for descriptors. The hardware then writes those
+        of tensors that the kernel both writes and reads; GpSimd writes all others."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 
@@ -93,8 +92,8 @@ DESCRIPTIONS: dict[Order, str] = {
 
 
 def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
-    """Return two tables from `isa/compilers.toml`: the Policy of each order, and the effect of each
-    compiler flag in words. Raise DefinitionError if the file is wrong."""
+    """Return the Policy of each order, and the effect of each compiler flag in words
+    (`isa/compilers.toml`). Raise DefinitionError if the file is wrong."""
     reader = FactReader.of("compilers.toml")
     raw = reader.raw
     reader.exactly(raw, ("sources", "orders", "flags"), "")
@@ -112,8 +111,7 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """Return the policy of an order, changed by the options `software`, `dge` and `assume` of the
-    program."""
+    """Return the policy of an order, with the program's options `software`, `dge` and `assume`."""
     policy = POLICIES[order]
     if "slow-strides" in program.assume:
         policy = replace(policy, slow_strides=True)
@@ -160,8 +158,8 @@ def requests(program: Program, order: Order) -> Iterator[tuple[str, str]]:
 
 
 def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:
-    """Return the call on each engine that the compiler may choose for it. If there is no choice,
-    return only the call itself."""
+    """Return the call on each engine that the compiler may choose; without a choice, only the
+    call."""
     if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
     units = call.instruction.older_compiler.engines(call, machine)

@@ -41,10 +41,9 @@ class Prepared:
     """A program on a machine, ready to be timed.
 
     `peak_sbuf`, `peak_psum`: the most bytes per partition that the tiles take at one time
-    `spill_ns`: the nanoseconds in which spilled tiles move, which are added to the total
-    `final_stores`: the program ends with waits for these stores (`semaphores.final_stores`)
-    `collectives_placed`: True once the collectives have their times and their order
-        (`meetings.place_collectives`)"""
+    `spill_ns`: the time in which spilled tiles move, which is added to the total
+    `final_stores`: the stores for which the end of the program waits (`semaphores.final_stores`)
+    `collectives_placed`: whether collectives have their times (`meetings.place_collectives`)"""
 
     compiled: Compiled
     work: Work
@@ -73,9 +72,8 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
-    """Return `known` with the costs of `form`.
+    """Return `known` with the costs of `form`, its compiled form with other costs.
 
-    `form`: may differ from the compiled form of `known` only in costs
     `machine`: must have the same memories
 
     The compiler must not leave out any instruction."""
@@ -84,8 +82,7 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
 
 
 def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
-    """Return the times of each instruction, and the instructions for which it waits. The reason for
-    a wait is data, or an order that the kernel or the compiler requires."""
+    """Return the times of each instruction, and its waits for data or for a required order."""
     row, program = form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
@@ -107,8 +104,8 @@ def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
 
 
 def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
-    """Return the columns of `Work` that depend on costs, by name. If transfers are merged, the
-    first of them moves the bytes of all."""
+    """Return the columns of `Work` that depend on costs, by name. The first of merged transfers
+    moves the bytes of all."""
     table, columns = form.table, {"kind": form.row, **form.table.kinds}
     busy = _busy(form, machine)
     if form.policy.rewrites:
@@ -127,9 +124,8 @@ def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
 
 
 def _busy(form: Compiled, machine: Machine) -> Array:
-    """Return how many nanoseconds each instruction occupies its queue. A product does not load
-    weights that are already in the array. The time to load activation tables is not included.
-    Merged instructions are set up only once."""
+    """Return how many nanoseconds each instruction occupies its queue, without loads of activation
+    tables. Merged instructions are set up once. Weights in the array are not loaded again."""
     table, row = form.table, form.row
     busy_ns: Array = table.busy.take(row)
     if form.policy.rewrites:
@@ -145,8 +141,7 @@ def _busy(form: Compiled, machine: Machine) -> Array:
 
 
 def _table_loads(form: Compiled) -> Array:
-    """Return the instructions that load the activation table of their function, because another
-    table or none is loaded."""
+    """Return the instructions that must first load their activation table."""
     uses = (form.table.table >= 0) & (form.table.queue == SCALAR)
     using: Array = uses.take(form.row).nonzero()[0]
     if not len(using):
@@ -159,9 +154,8 @@ def _table_loads(form: Compiled) -> Array:
 
 
 def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tuple[Array, Array]:
-    """Return the dependencies `first` and `needs` with additional dependencies: instruction
-    consumers[k] also waits for instruction producers[k]. Instruction i waits for
-    needs[first[i]:first[i + 1]]."""
+    """Return the dependencies `first` and `needs` with additional ones: instruction consumers[k]
+    also waits for instruction producers[k]."""
     if not len(consumers):
         return first, needs
     waiting = owners(first)
@@ -173,14 +167,13 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
-    """Return the additional waits of merged instructions as two arrays: each instruction that
-    waits, and the instruction that it waits for.
+    """Return the additional waits of merged instructions: the waiting instructions, and those that
+    they wait for.
 
     `heads`: heads[i] is the instruction (the head) with which i is merged; -1 for none
     `first`, `needs`: instruction i already waits for needs[first[i]:first[i + 1]]
 
-    The head does the work of all instructions that are merged with it. So the head waits for the
-    inputs of the others, and the others wait for the head."""
+    The head does the work of all. So it waits for all inputs, and the others wait for the head."""
     members = (heads >= 0).nonzero()[0]
     if not len(members):
         return members, members
@@ -194,16 +187,15 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
 def _wait_for_space(
     form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
-    """Let the tiles in one memory wait for space. Return the most bytes per partition that are used
-    at one time. The waits of tiles that the compiler places are added to `work.previous`.
+    """Let the tiles in one memory wait for space. Return the most bytes per partition in use at one
+    time.
 
     `capacity`: the bytes per partition of the memory `region`
-    `waits`: used if the live tiles exceed the memory, so that some are spilled. A new tile, whose
-        first user is instruction i, then waits for space only if waits[i] is True. Otherwise it
-        takes the space of spilled tiles at once.
+    `waits`: used if some tiles are spilled. A new tile, whose first user is instruction i, waits
+        only if waits[i] is True; otherwise it takes the space of spilled tiles.
 
-    Tiles at addresses that the kernel chose may overlap. The result is at least the highest end
-    address of these tiles."""
+    The waits are added to `work.previous`. Tiles at addresses that the kernel chose may overlap.
+    The result is at least their highest end address."""
     program, accesses, areas = form.program, form.accesses, form.program.box_areas()
     in_region = [kind.region is region for kind in areas.kinds]
     placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
@@ -230,28 +222,24 @@ def _wait_for_space(
 
 
 def _slice_sizes(pieces: Pieces) -> Array:
-    """Return the size of each piece in bytes per partition, or -1 if the compiler places no piece
-    there. Tiles in SBUF are divided into pieces so that each access is inside one piece."""
+    """Return the bytes per partition of each piece, or -1 if the compiler does not place it."""
     return np.where(pieces.movable, pieces.width, -1)
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:
-    """Return the nanoseconds in which spilled tiles move to HBM and back, at the full rate of all
-    DMA engines. Published mamba kernels that spill take longer by exactly this time: nothing
-    overlaps with it."""
+    """Return the nanoseconds in which spilled tiles move to HBM and back, at the full DMA rate.
+    Nothing overlaps: published mamba kernels that spill take longer by exactly this time."""
     per_engine = machine.hbm.stack_gigabytes_per_s / machine.dma.engines
     rate = min(machine.dma.gigabytes_per_s_per_engine, per_engine) * machine.dma.engines
     return (moves.bytes_of(SAVED) + moves.bytes_of(RELOADED)) / rate
 
 
 def _leave_out(work: Work, form: Compiled) -> Work:
-    """Return the work in which the instructions that the compiler leaves out take no time and use
-    no DMA engines. A repeated instruction waits only for the instruction that replaces it.
+    """Return the work without the instructions that the compiler leaves out: they take no time, and
+    wait only for the instruction that replaces them.
 
-    If several instructions write a tile, the last of these writers replaces all instructions that
-    write a repetition of the tile. Merging may move some of the replaced instructions before this
-    last writer. These instructions don't wait for the last writer, because it may wait for them.
-    The last instruction that writes the repetition does wait for it."""
+    The last writer of a tile replaces all writers of its repetition. Only the last of these waits
+    for it, because merging may move the others before it."""
     left_out = (form.fate != ISSUED).nonzero()[0]
     if not len(left_out):
         return work
@@ -265,8 +253,8 @@ def _leave_out(work: Work, form: Compiled) -> Work:
 
 
 def _block_at_barriers(work: Work, form: Compiled) -> None:
-    """Let each instruction of an engine wait for the latest barrier before it in its queue, because
-    an engine that waits for other cores begins no other instruction. DMA rings continue."""
+    """Let each instruction of an engine wait for the latest barrier before it in its queue. DMA
+    rings continue at barriers."""
     if not form.table.meets.any():
         return
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
@@ -278,8 +266,8 @@ def _block_at_barriers(work: Work, form: Compiled) -> None:
 
 
 def _queues(form: Compiled, queue: Array) -> Queues:
-    """Return the queues and their limits. The instructions of a queue are in program order, except
-    loads that the compiler sorts."""
+    """Return the queues and their limits. Instructions are in program order, except loads that the
+    compiler sorts."""
     policy = form.policy
     order = queue.astype(np.uint8).argsort(kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)

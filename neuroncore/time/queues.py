@@ -16,8 +16,8 @@ QUEUE_OF = {engine[name.lower()]: queue for queue, name in enumerate(QUEUES[:LOA
 
 
 def is_transfer(call: Call, queue: int) -> bool:
-    """Return whether a call moves data by DMA if this queue issues it. On trn1, dma_transpose does
-    not, because the Tensor engine runs it.
+    """Return whether a call on this queue moves data by DMA. On trn1, dma_transpose does not,
+    because the Tensor engine runs it.
 
     `queue`: an index of QUEUES"""
     return call.engine is engine.dma and queue in (SCALAR, GPSIMD, LOADS, STORES)

@@ -44,8 +44,7 @@ Array = npt.NDArray[Any]
 
 
 def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) -> Array:
-    """Return a flag for each instruction: whether it is a load that waits for its turn (see the
-    module).
+    """Return which instructions are loads that wait for their turn (see the module).
 
     `flow`: must have reaching definitions: the instruction that wrote what each operand reads
     `ahead_bytes`: the bytes of a partition that DMA may write before the rule `limited` applies"""
@@ -61,9 +60,8 @@ def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) 
 
 
 def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Array:
-    """Return pairs of a load that waits for its turn, and the instruction that it waits for. That
-    instruction is the last reader of the tile that the previous load of the same source line has
-    loaded.
+    """Return pairs (a load that waits for its turn, the instruction that it waits for): the last
+    reader of the previous load of the same line.
 
     `turns`: flags the loads that wait for their turn"""
     uses = _uses(accesses, flow, turns)
@@ -96,8 +94,8 @@ def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
 
 
 def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
-    """Sort each queue by the iterations of loops that the device runs. All instructions of an
-    iteration then come before those of the next iteration.
+    """Sort each queue by the iterations of loops that the device runs, one iteration after the
+    other.
 
     `order`, `start`: queue q has the instructions order[start[q]:start[q + 1]]"""
     iteration = iterations(program)
@@ -107,11 +105,10 @@ def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
 
 
 def drains(program: Program, queues: Queues) -> Array:
-    """Return pairs of instructions (begin, end) on both sides of the end of an iteration.
+    """Return pairs (begin, end) of instructions: `begin` may be the first of an iteration on its
+    queue, and `end` the last of the previous iteration.
 
-    `begin` may be the first instruction of an iteration on its queue, and `end` may be the last
-    instruction of the previous iteration on its queue. A queue can reorder instructions within its
-    reach (`Queues.limits`), so an iteration may have several `begin` and several `end`."""
+    There may be several, because a queue can reorder instructions (`Queues.limits`)."""
     iteration, pairs = iterations(program), [np.zeros((0, 2), np.int64)]
     first: dict[int, list[Array]] = {}
     last: dict[int, list[Array]] = {}
@@ -130,16 +127,15 @@ def drains(program: Program, queues: Queues) -> Array:
 
 
 def iterations(program: Program) -> Array:
-    """Return a number for each instruction that increases wherever an iteration of a loop that the
-    device runs ends."""
+    """Return the number of ended iterations, of loops that the device runs, before each
+    instruction."""
     ends = np.array(program.data.loop_ends, np.int64)
     numbers: Array = np.searchsorted(ends, np.arange(len(program)), "right")
     return numbers
 
 
 def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:
-    """Return the indices of the operands that read the result of any instruction that `flags`
-    marks."""
+    """Return the indices of the operands that read results of instructions with a flag."""
     operands: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & flags[flow.reaching])
     return operands
 
@@ -157,8 +153,7 @@ def _loads(program: Program) -> Array:
 
 
 def _peak(program: Program, accesses: Accesses, loads: Array) -> int:
-    """Return the largest number of bytes per partition that loaded tiles take at one time, in
-    program order."""
+    """Return the most bytes per partition that loaded tiles take at one time, in program order."""
     areas = program.boxes().areas
     area = areas.of_box[accesses.operands]
     first, last = np.full(len(areas.kind), len(loads)), np.full(len(areas.kind), -1)

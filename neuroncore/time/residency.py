@@ -24,13 +24,10 @@ Array = npt.NDArray[Any]
 
 
 def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
-    """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles. Return two
-    results.
+    """Replay a program in an SBUF with `capacity` bytes per partition. Return two results.
 
-    1. For each instruction, the earlier instruction that replaces it because both do the same work;
-       -1 if the instruction stays.
-    2. The transfers of tiles that are saved to HBM, reloaded from there, or loaded again from their
-       source.
+    1. For each instruction, the earlier one that replaces it with the same work; -1 if it stays.
+    2. The transfers of tiles that are saved to HBM, reloaded, or loaded again from their source.
 
     `reads`: instruction i reads the first reads[i] of its operands"""
     columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES

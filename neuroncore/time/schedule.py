@@ -70,11 +70,10 @@ def _prepared(program: Program, machine: Machine, order: Order | None) -> Prepar
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Schedule the launch of `timeline` once for each phase. For each phase, return the total
-    nanoseconds of the timeline's core.
+    """Return the total nanoseconds of the timeline's core, for each phase of the Tensor engine's
+    clock.
 
-    `phases`: phases of the Tensor engine's clock (`Options.clock_phase`), which apply to all
-        cores"""
+    `phases`: values of `Options.clock_phase` for all cores"""
     machine, world = timeline.machine, timeline.world
     shared = machine.shared_by(world.cores)
     works = [
@@ -92,11 +91,11 @@ def timed(
     forms: Iterable[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
     """Return the timelines of the cores of one launch, which wait for each other at meetings.
-    `forms` yields the prepared program of each core. The cores of a rank share the bandwidth of
-    HBM, so each program must be prepared for a machine with the share of one core
-    (`Machine.shared_by`).
-    `phase` is the phase of the Tensor engine's clock. By default, the first program or the machine
-    names the phase."""
+
+    `forms`: the prepared program of each core, for a machine with this core's share of HBM
+        bandwidth (`Machine.shared_by`)
+    `phase`: the phase of the Tensor engine's clock; by default that of the first program or
+        machine"""
     works = [_ready(form, world, number, machine) for number, form in enumerate(forms)]
     if not works:
         return []
@@ -147,8 +146,8 @@ def timed(
 
 
 def _ready(form: Prepared, world: World, number: int, machine: Machine) -> Prepared:
-    """Return the prepared program of core `number` with its collectives, and with all waits of its
-    instructions in `Work.needs`. Its `Work.busy` is a copy, because timing changes it."""
+    """Return the prepared program of core `number` with its collectives, and all waits in
+    `Work.needs`. `Work.busy` is a copy, because timing changes it."""
     work = form.work
     if not form.collectives_placed:
         work = place_collectives(form.compiled, work, world, number, machine.name)
@@ -164,8 +163,8 @@ def _ready(form: Prepared, world: World, number: int, machine: Machine) -> Prepa
 def _wait_for_stores(
     works: Sequence[Prepared], at: Sequence[int], wait_ns: float, busy: Array, times: Times
 ) -> None:
-    """Let each program end with waits for its stores (`semaphores`). at[c] is the index of the
-    first instruction of core c."""
+    """Let each program end with waits for its stores (`semaphores`). at[c] is core c's first
+    instruction."""
     for core, prepared_core in enumerate(works):
         if len(prepared_core.final_stores):
             columns = (column[at[core] : at[core + 1]] for column in (times.begin, busy, times.end))
@@ -175,10 +174,9 @@ def _wait_for_stores(
 def _side_by_side(
     works: Sequence[Prepared], at: Sequence[int], world: World
 ) -> tuple[Work, Queues]:
-    """Return the instructions and the queues of all cores in one Work and one Queues.
+    """Return the instructions and queues of all cores in one Work and one Queues.
 
-    `at`: at[c] is the index of the first instruction of core c. The first queue of core c has the
-        index c * len(QUEUES)."""
+    `at`: at[c] is the first instruction of core c. Its first queue is c * len(QUEUES)."""
     parts = [each.work for each in works]
     if len(parts) == 1:
         return parts[0], works[0].queues
@@ -201,7 +199,6 @@ def _side_by_side(
 
 
 def _shifted(arrays: Sequence[Array], at: Sequence[int]) -> Array:
-    """Concatenate arrays of indices. at[k] is added to the indices of array k that are not
-    negative."""
+    """Concatenate arrays of indices. Add at[k] to the indices of array k, except -1."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))

@@ -28,8 +28,7 @@ Array = npt.NDArray[Any]
 
 
 def final_stores(form: Compiled, work: Work) -> Array:
-    """Return the stores of a compiled program for which no instruction waits. `work` includes the
-    waits for space."""
+    """Return the stores for which no instruction waits. `work` includes the waits for space."""
     stores: Array = np.flatnonzero((work.queue == STORES) & work.moves)
     if not len(stores):
         return stores
@@ -45,12 +44,12 @@ def final_stores(form: Compiled, work: Work) -> Array:
 def complete_last_store(
     stores: Array, wait_ns: float, begin: Array, busy: Array, end: Array
 ) -> None:
-    """Delay the end of the store that begins last, until the engine that issued the stores has
-    waited for all of `stores` (`final_stores`). The engine waits for one store after the other. No
-    instruction waits for these stores, so nothing else is delayed.
+    """Delay the end of the last store until its engine has waited for each of `stores`.
 
     `wait_ns`: the nanoseconds of each wait
-    `begin`, `busy`, `end`: the nanoseconds of each instruction"""
+    `begin`, `busy`, `end`: the nanoseconds of each instruction
+
+    Nothing else is delayed, because no instruction waits for these stores."""
     if not wait_ns:
         return
     stores = stores[np.argsort(begin[stores], kind="stable")]

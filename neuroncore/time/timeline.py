@@ -111,9 +111,8 @@ class Timeline:
 
     @cached_property
     def critical_path(self) -> Array:
-        """The indices of the instructions on the critical path, in order. The path ends with the
-        instruction whose result is available last. Each instruction on the path waited for the
-        instruction before it."""
+        """The indices of the instructions on the critical path, in order. Each waited for the one
+        before. The result of the last is available last."""
         path = np.empty(len(self.end), np.int64)
         if not len(path):
             return path

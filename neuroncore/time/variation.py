@@ -31,17 +31,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """The ways in which a schedule differs from its program. Fields that are None change nothing.
+    """How a schedule differs from its program. Fields that are None change nothing.
 
     `times`: times[i] multiplies all times of instruction i: in its queue, on DMA engines, and until
         its result is available
     `loose`: if loose[i] is True, instruction i waits for no data, and no instruction waits for its
         data
-    `renamed`: if True, every result has separate space, so that only instructions that read a
-        result wait for it
+    `renamed`: if True, every result has separate space, so that only its readers wait for it
     `joined`: if joined[i] is not -1, instruction joined[i] also does the work of instruction i. It
-        waits for everything that i waits for, and instructions that wait for i wait for joined[i]
-        instead."""
+        waits for everything that i waits for. Instructions that wait for i wait for joined[i]."""
 
     times: Array | None = None
     loose: Array | None = None
@@ -49,8 +47,8 @@ class Variation:
     joined: Array | None = None
 
     def ordered(self, origin: Array | None) -> Variation:
-        """Return the variation for a program whose rows were permuted. Row i of the new program is
-        row origin[i] of the old program. If `origin` is None, no row has moved."""
+        """Return the variation for a program with permuted rows: row i was row origin[i]. If
+        `origin` is None, no row has moved."""
         if origin is None:
             return self
         times, loose, joined = (
@@ -68,10 +66,9 @@ AS_IT_IS = Variation()
 class Bench:
     """The programs of one launch, prepared once so that many variations can be scheduled.
 
-    A bench keeps the compiled form (`Compiled`) and the prepared form (`Prepared`) of each program
-    on its machine. For another machine with the same memories, only the costs of the compiled forms
-    are replaced. But a compiler that rewrites programs (`Policy.rewrites`) compiles them again,
-    because its changes depend on costs.
+    It keeps the compiled form (`Compiled`) and the prepared form (`Prepared`) of each program. For
+    a machine with the same memories, only costs are replaced. But a compiler that rewrites programs
+    (`Policy.rewrites`) compiles them again, because its changes depend on costs.
 
     `forms`: the compiled forms that are known already, by core"""
 
@@ -119,7 +116,7 @@ class Bench:
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
         """Return the prepared form of `program`, which replaces the program of core `number`. The
-        prepared form of the replaced program is reused if only the costs of its calls differ."""
+        old form is reused if only costs differ."""
         known = self._on(number, machine)
         form = recosted(known.compiled, program, machine)
         if form is None:
@@ -146,8 +143,8 @@ class Bench:
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
-        """Return the compiled form of the program of core `number` on a machine. For a program of
-        the launch, another machine changes only costs, unless the compiler rewrites programs."""
+        """Return the compiled form of core `number`'s program on a machine. Another machine changes
+        only its costs, unless the compiler rewrites programs."""
         if program is not self.programs[number]:
             return compiled(program, machine, self.order)
         if number not in self._forms:
@@ -170,8 +167,8 @@ def _renamed(form: Compiled) -> Compiled:
 
 
 def _varied(work: Work, variation: Variation) -> Work:
-    """Return the work with the times and the waits of the variation. `Variation.renamed` is
-    ignored, because `_renamed` has applied it already."""
+    """Return the work with the times and waits of the variation. `_renamed` has applied
+    `Variation.renamed` already."""
     times, loose = variation.times, variation.loose
     if times is not None:
         work = work._replace(**own_kinds(work._asdict(), np.arange(len(times))))
@@ -195,8 +192,8 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _joined(work: Work, joined: Array) -> Work:
-    """Return the work in which some instructions also do the work of others. The others then take
-    no time. Instruction joined[i] also does the work of instruction i; -1 for none."""
+    """Return the work in which instruction joined[i] also does the work of instruction i, which
+    then takes no time; -1 for none."""
     count, members = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = owners(work.first)

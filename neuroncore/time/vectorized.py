@@ -46,12 +46,12 @@ FLAG = "skip_middle_end_transformations"  # with this flag, convolutions show no
 
 
 class LoopPlan(NamedTuple):
-    """The way to reorder the rows of a loop, which are numbered iteration by iteration.
+    """A new order of the rows of a loop, which are numbered iteration by iteration.
 
     `order`: the new order of the rows
-    `heads`: row k is merged with row heads[k], or is not merged if heads[k] is k
-    `segment`: segment[j] is the segment of row j of each iteration. Consecutive rows that are not
-        merged are one segment. A row that is merged over iterations has -1."""
+    `heads`: row k is merged with row heads[k]; k itself if it is not merged
+    `segment`: the segment of each row of an iteration: consecutive rows that are not merged; -1 for
+        a row that is merged over iterations"""
 
     order: Array
     heads: Array
@@ -59,10 +59,10 @@ class LoopPlan(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Executions of parallel loops. A row is an instruction of the program. All iterations of an
-    execution have equally many rows, except that the first may have more.
+    """Executions of parallel loops, as ranges of rows (instructions). All iterations of an
+    execution have equally many rows, but the first may have more.
 
-    `depth`: the number of loops around the rows of an execution, including this loop
+    `depth`: the number of loops around the rows, including this loop
     `times`: the number of iterations
     `width`: the number of rows of an iteration
     `begin`, `end`: the rows where the execution begins and ends"""
@@ -77,14 +77,14 @@ class Loops(NamedTuple):
 def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
     """Return two results:
 
-    1. the program with loops split into segments, wherever this allows small instructions to be
+    1. the program with loops split into segments, where this allows small instructions to be
        merged;
-    2. for each row of the new program, the first of the rows with which it is merged. This is -1
-       for the first row itself, and for rows that are not merged.
+    2. for each of its rows, the first row with which it is merged; -1 for that row itself, and for
+       rows that are not merged.
 
-    The largest operand of a merged instruction has at most as many elements per partition as a bank
-    of PSUM has float32 numbers. Only loops with at most `reach` rows per iteration are split,
-    because the compiler does not move an instruction past more rows than that."""
+    A merged instruction has at most as many elements per partition as a bank of PSUM has float32
+    numbers. Only loops with at most `reach` rows per iteration are split: the compiler does not
+    move an instruction further."""
     no_heads = np.full(len(program), -1, np.int32)
     marks = program.data.marks()
     if not len(marks) or FLAG in program.flags or len(program.edges()):
@@ -108,8 +108,8 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 
 def _groups(loops: Loops) -> Iterator[Loops]:
-    """Yield the loops in groups, inner loops first. The loops of a group have the same depth, and
-    equally many iterations and rows. A group has at most BLOCK_ROWS rows, or only one loop."""
+    """Yield loops in groups of at most BLOCK_ROWS rows (or one loop), inner loops first. Loops of a
+    group have the same depth, and equally many iterations and rows."""
     kinds = np.column_stack((-loops.depth, loops.times, loops.width))
     order = np.lexsort(kinds.T[::-1])
     differs = (kinds[order[1:]] != kinds[order[:-1]]).any(axis=1)
@@ -172,8 +172,8 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
-    """Return the loops that may have something to merge: an instruction that is small enough to be
-    merged over all iterations, or transfers.
+    """Return the loops with something to merge: transfers, or an instruction that is small enough
+    for all iterations.
 
     `size`: the elements per partition of each row of the program
     `moved`: how many transfers like this row become one
@@ -221,8 +221,7 @@ class _Distribution:
 
     def distribute(self, loops: Loops) -> None:
         """Reorder loops if some of their instructions can be merged. The loops have the same depth,
-        and equally many iterations and rows, except that the first iteration of each loop may have
-        more rows."""
+        and equally many iterations and rows."""
         depth, count, width = (int(column[0]) for column in loops[:3])
         more = loops.end - loops.begin - count * width
         for k in np.flatnonzero(more > 0).tolist():
@@ -259,13 +258,11 @@ class _Distribution:
         self.order[places[free]] = rows[:, plan.order]
 
     def _zeros_before(self, begin: int, more: int, width: int) -> None:
-        """Move rows that read nothing from the first iteration of a loop to before the loop. Such
-        rows fill a tile with zeros where it is first used. They are moved only if there are exactly
-        `more` of them.
+        """Move rows that read nothing from the first iteration to before the loop, if there are
+        exactly `more`: they fill a tile with zeros.
 
         `begin`: the position in `order` at which the loop begins
-        `more`: how many rows the first iteration has in addition to the `width` rows of the
-            others"""
+        `more`: how many rows the first iteration has in addition to `width` rows"""
         first = self.order[begin : begin + more + width]
         reads = self.reads[first] > 0
         if (~reads).sum() == more:
@@ -306,9 +303,9 @@ class _Distribution:
     def _can_merge(self, rows: Array) -> bool:
         """Return whether the corresponding rows of all iterations can be merged.
 
-        Each operand must have the same bytes in all rows, or different bytes in each row. Results
-        must have different bytes. An operand in PSUM must have the same bytes in all rows, because
-        separate tiles are in different banks."""
+        An operand has the same bytes in all rows, or different bytes in each row. Results have
+        different bytes. Operands in PSUM have the same, because separate tiles are in different
+        banks."""
         boxes, areas = self._operands(rows), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)
@@ -321,11 +318,11 @@ class _Distribution:
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
-        """Return how many iterations can be processed together, segment by segment, if their tiles
-        must fit in SBUF and PSUM.
+        """Return how many iterations can be processed together, so that their tiles fit in SBUF and
+        PSUM.
 
-        A tile takes space once for each of these iterations if several segments use it, but the
-        next iteration does not."""
+        A tile takes space in each iteration if several segments use it, but not the next
+        iteration."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

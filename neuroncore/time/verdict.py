@@ -1,10 +1,9 @@
 """The bound of a run, which is its bottleneck.
 
-If some resource is busy nearly all of the time, the program is scheduled several times, each time
-with more of one resource. The bound is the resource whose increase saves the most time. If no
-resource is busy nearly all of the time, the bound is the serial chain: each instruction waits for
-the instruction before. But if collectives take a large part of the critical path (TOGETHER), they
-are the bound."""
+If some resource is busy nearly all of the time, the program is scheduled again with more of one
+resource at a time. The bound is the resource that saves the most time. Otherwise the bound is the
+serial chain: each instruction waits for the one before. Collectives are the bound if they take a
+large part of the critical path (TOGETHER)."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ class Bound:
 
     `what`: the name of the bound
     `how`: the reason in words: times that show the bound, or the change that was tried
-    `gain`: the share of the time that this change saves. For a world of ranks, it is the share of
-        the time that the bound takes."""
+    `gain`: the share of the time that this change saves; for a world of ranks, the share that the
+        bound takes"""
 
     what: str
     how: str = ""
@@ -87,8 +86,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoundSearch:
-    """The bound of a core, the effects of the changes that were tried to find it, and the unchanged
-    launch (`base`)."""
+    """The bound of a core, and the effects of the changes that were tried on the launch `base`."""
 
     bound: Bound
     base: Change
@@ -99,8 +97,8 @@ _known: WeakKeyDictionary[Timeline, BoundSearch] = WeakKeyDictionary()
 
 
 def bound_search(timeline: Timeline) -> BoundSearch:
-    """Return the bound of a core, with the changes that were tried to find it. The result is
-    cached, so that the changes are scheduled only once for each timeline."""
+    """Return the bound of a core, with the changes that were tried. The result is cached for each
+    timeline."""
     known = _known.get(timeline)
     if known is None:
         known = _known[timeline] = _search(timeline)
@@ -125,8 +123,8 @@ def _search(timeline: Timeline) -> BoundSearch:
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
-    """Return the bound if it can be found without scheduling a change; otherwise None. It can be
-    found if no resource is saturated, or if there is no instruction."""
+    """Return the bound if no resource is saturated or there is no instruction; otherwise None,
+    because changes must be scheduled to find it."""
     if not timeline.total_ns:
         return Bound("nothing")
     if saturated(timeline):
@@ -143,8 +141,8 @@ def bound_by_times(timeline: Timeline) -> Bound | None:
 
 
 def saturated(timeline: Timeline) -> list[str]:
-    """Return the names of the resources that are busy nearly all of the time, the busiest first:
-    engines, DMA rings, and the DMA engines together as "DMA"."""
+    """Return the resources that are busy nearly all of the time, the busiest first: engines, DMA
+    rings, and all DMA engines together as "DMA"."""
     total = timeline.total_ns or 1.0
     shares = dict(timeline.busy_share)
     rings = np.bincount(timeline.queue, timeline.busy, len(QUEUES))[LOADS:] / total
@@ -156,9 +154,8 @@ def saturated(timeline: Timeline) -> list[str]:
 def then_bound_by(timeline: Timeline) -> str:
     """Return the name of the bound without scheduling a change.
 
-    If resources are busy nearly all of the time (`saturated`), the bound is the busiest of them,
-    although more of another resource may save more time. Otherwise it is the serial chain, or the
-    collectives."""
+    It is the busiest saturated resource, although more of another may save more time. Without one,
+    it is the serial chain, or the collectives."""
     simple_bound = bound_by_times(timeline)
     if simple_bound is not None:
         return simple_bound.what
@@ -169,8 +166,8 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """Yield the outcomes of changes that give more of one resource. Changes that can save more time
-    come first. Stop when no other change can save more time than the best change so far."""
+    """Yield the outcomes of changes that give more of one resource, the most promising first. Stop
+    when no other change can save more than the best so far."""
     total, path_parts, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:

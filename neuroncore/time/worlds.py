@@ -1,6 +1,6 @@
-"""The bound (the bottleneck) of a world, and what-if changes of a world. A world is all ranks of
-one launch. The bound may be the collectives, a rank that arrives last at collectives, or source
-lines at which ranks do unequal work."""
+"""The bound (the bottleneck) of a world, and what-if changes of it. A world is all ranks of one
+launch. Its bound may be the collectives, a rank that arrives last there, or lines with unequal
+work."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ BYTES = 0.5  # links are the bound if this share of the collectives' time depend
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The collectives in which cores of more than one rank meet.
+    """The collectives in which cores of several ranks meet.
 
-    `each`: one dict per collective, from the number of a core to the time in nanoseconds at which
-        the core arrived"""
+    `each`: for each collective, a dict from the cores to their arrival times in nanoseconds"""
 
     timelines: Sequence[Timeline]
 
@@ -50,8 +49,8 @@ class Arrivals:
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """For each rank that arrived last at some collectives, its total delay in nanoseconds. The
-        delay at a collective is counted from the arrival of the median core of the other ranks."""
+        """The total delay in nanoseconds of each rank that arrived last at some collectives,
+        compared with the median core of the other ranks."""
         world, lateness = self.timelines[0].world, dict[int, float]()
         for times in self.each:
             last = max(times, key=lambda n: times[n])
@@ -70,11 +69,10 @@ class Arrivals:
 class Imbalance:
     """A line at which ranks do unequal work.
 
-    `more_ns`: how many nanoseconds longer the cores that arrive last at collectives work at this
-        line than the median core, in total
-    `each`: shape (cores, collectives + 1). each[n, k] is the work of core n at the line between its
-        collectives k - 1 and k, in nanoseconds. The last column is the work after the last
-        collective."""
+    `more_ns`: how many nanoseconds longer the last cores at collectives work at this line than the
+        median core, in total
+    `each`: each[n, k] is the work of core n at the line between its collectives k - 1 and k, in
+        nanoseconds; shape (cores, collectives + 1)"""
 
     place: Place
     more_ns: float
@@ -82,8 +80,7 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line with the largest `more_ns` (`Imbalance`). Return None if `more_ns` is 0 or
-    less for every line."""
+    """Return the line with the largest `more_ns`, or None if no line has more than 0."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, timeline in enumerate(timelines):
         lines, phase = len(timeline.program.lines), _phase(timeline)
@@ -108,9 +105,8 @@ def _phase(timeline: Timeline) -> Array:
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
-    """Return `Imbalance.more_ns` of a line, in nanoseconds. At each collective, this is the work of
-    the core that arrives last minus the work of the median core. The differences are added over all
-    collectives.
+    """Return `Imbalance.more_ns` of a line: the work of the core that arrives last minus that of
+    the median core, added over all collectives.
 
     `each`: `Imbalance.each` of the line
 
@@ -157,8 +153,7 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
-    """Return two times in nanoseconds: the time of a collective, and the time of a collective of
-    one byte among the same ranks."""
+    """Return the nanoseconds of a collective, and of one with one byte among the same ranks."""
     world, name = timeline.world, timeline.machine.name
     pair = (collective, replace(collective, size_bytes=1))
     times = [time_of(each, world, timeline.core, name) for each in pair]
@@ -167,8 +162,8 @@ def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
 
 
 def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
-    """Return the bound of a world if it is a late rank, unequal work or collectives; otherwise
-    None."""
+    """Return the bound of a world: a late rank, unequal work or collectives; None for another
+    bound."""
     arrivals, total = Arrivals(timelines), max(timeline.total_ns for timeline in timelines)
     if not arrivals.each or not total:
         return None
@@ -232,8 +227,8 @@ def _with_links(timeline: Timeline, collective: Any) -> float:
 
 
 def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float) -> Change:
-    """Return the change in which a rank arrives at collectives as early as the others, because its
-    work between collectives takes less time.
+    """Return the change in which a rank works less between collectives, and arrives as early as the
+    others.
 
     `late`: how many nanoseconds the rank comes late in total"""
     world, variations = timelines[0].world, list(base.variations)

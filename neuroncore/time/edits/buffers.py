@@ -23,15 +23,12 @@ Array = npt.NDArray[Any]
 
 
 class Buffer(NamedTuple):
-    """The buffer of one or several tiles: the tiles that one source line makes, or the tiles at one
-    address that the kernel chose.
+    """The buffer of the tiles that one line makes, or of the tiles at one address.
 
     `region`: the memory of the tiles
     `name`: the name of the tile; empty for tiles at an address
-    `place`: the line that makes the tiles; for tiles at an address, a line that waits for the
-        buffer
-    `address`: the values that describe the layout of a tile at an address (`Layout.arguments`);
-        None for the tiles of one line"""
+    `place`: the line that makes the tiles; for tiles at an address, a line that waits
+    `address`: the layout of a tile at an address (`Layout.arguments`); otherwise None"""
 
     name: str
     place: Place
@@ -71,7 +68,7 @@ def space_waits(timeline: Timeline, path_steps: CriticalSteps) -> list[SpaceWait
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
     """Return two arrays with one element k for each instruction of `waiting`:
 
-    * the operand that instruction waiting[k] waits to write; -1 for none,
+    * the operand that it waits to write; -1 for none,
     * whether instruction before[k], for which it waits, uses the same bytes."""
     boxes = timeline.program.boxes()
     areas = boxes.areas
@@ -109,16 +106,16 @@ def _buffer(program: Program, kind: int, geometry: int, user: Place) -> Buffer:
 
 
 def second_buffer(base: Change, buffer: Buffer) -> Edit | None:
-    """Return the edit that gives a buffer a second place for every second contents. Return None if
-    the contents never change."""
+    """Return the edit that gives a buffer a second place for every second contents; None if the
+    contents never change."""
     name = f"`{buffer.name}`" if buffer.name else "its tile"
     action = f"double-buffer {name} ({buffer.region.value.upper()})"
     return edit(base, buffer.place, action, partial(_doubled, buffer=buffer))
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
-    """Return the program in which every second contents of a buffer are in a second buffer. Return
-    None if the contents never change."""
+    """Return the program with every second contents of a buffer in a second buffer; None if the
+    contents never change."""
     contents = successive_contents(program, accesses_of(program), _uses(program, buffer))
     alternate = contents.number % 2 == 1
     if not alternate.any():

@@ -27,14 +27,12 @@ LINES, BUFFERS, SPLITS = 8, 3, 2
 def candidates(
     base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
 ) -> Iterator[Edit]:
-    """Yield two kinds of edits: second buffers for the `reused` buffers in `waits`, and edits of
-    lines.
+    """Yield second buffers for the `reused` buffers in `waits`, and edits of lines.
 
-    `lines`: the lines of the critical path. Lines that occupy the path longest come first. A line
-        with less than the share LEAST of the time is not edited.
+    `lines`: the lines of the critical path, the longest first. Lines below the share LEAST are not
+        edited.
 
-    An edit of one line saves at most the time that the line occupies the path, unless the edit
-    reorders instructions."""
+    An edit saves at most the line's time on the path, unless it reorders instructions."""
     buffers = dict.fromkeys(wait.buffer for wait in waits if wait.reused)
     for buffer in islice(buffers, BUFFERS):
         doubled = second_buffer(base, buffer)

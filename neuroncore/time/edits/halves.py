@@ -46,9 +46,8 @@ class Halves(NamedTuple):
 
 
 def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
-    """Yield one edit for each line that loads or stores tiles. The edit splits the tiles of the
-    line into two halves. Lines that work on these tiles element by element are split too. All other
-    lines wait for both halves."""
+    """Yield one edit for each line that loads or stores tiles: it splits these tiles into halves,
+    with all lines that work on them element by element. Other lines wait for both halves."""
     seen = set[bytes]()
     for line in lines:
         if any(_is_transfer(call) and _halved(call) for call in line.calls):
@@ -65,7 +64,7 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
 
 
 def _with_lines(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
-    """Return a text with the names of the other lines of the file that are split too."""
+    """Return a text with the names of the other lines that are split too."""
     places_split = {
         program.place(number)
         for program, flags in zip(programs, rows, strict=True)
@@ -83,8 +82,8 @@ def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edi
 
     `rows`: flags the instructions to split, for each program
 
-    Today's compiler does not move the second halves, so this function puts them as late as
-    possible. The compiler of the older API finds an order itself."""
+    The second halves are put as late as possible, because today's compiler does not move them. The
+    older API's compiler finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -136,10 +135,8 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """Return a flag for each instruction: whether to split it.
-
-    The instructions of the line `place` are split. A line that shares tiles on the chip with a
-    split line is split too. Instructions that can't be halved are not split."""
+    """Return which instructions to split: those of the line `place`, and those of all lines that
+    share tiles on the chip with a split line."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()
@@ -157,9 +154,8 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program with split instructions, and a number for each instruction of this
-    program: 0 for a first half, 1 for a second half, -1 if the instruction is not split, and -2 if
-    it meets other cores.
+    """Return the program with split instructions, and for each instruction of it: 0 for a first
+    half, 1 for a second half, -1 if not split, -2 if it meets other cores.
 
     `rows`: flags the instructions to split
 
@@ -190,8 +186,8 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:
-    """Return the axis along which each operand of each call is halved, shape (calls, width). It is
-    WHOLE for operands that are not halved."""
+    """Return the axis along which each operand of each call is halved, or WHOLE; shape (calls,
+    width)."""
     each = [() if half is None else half.axes for half in halves]
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
@@ -216,8 +212,8 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
 
 
 def _ordered(program: Program, half: Array) -> Program:
-    """Return the program with second halves as late as possible. A second half comes before the
-    next iteration of its loop, and before all instructions that need its result.
+    """Return the program with second halves as late as possible: before the next iteration of the
+    loop, and before instructions that need the result.
 
     `half`: the numbers that `_in_two` returns"""
     columns, (near, near_start) = program.columns(), program.boxes().near

@@ -52,8 +52,8 @@ def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
 
 
 def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | None:
-    """Return the program in which every `step`-th instruction of each call of the line `place` runs
-    on `unit`. Return None if none of the calls can run there."""
+    """Return the program with every `step`-th instruction of each call of a line on engine `unit`.
+    Return None if no call can run there."""
     instead = []
     for call, rows in rows_by_call(program, place):
         variant = alternatives.on(unit, call)
@@ -66,9 +66,8 @@ def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | 
 
 
 def narrower_operands(base: Change, line: Line) -> Edit | None:
-    """Return the edit that makes the operands of a line's products bfloat16. The tiles from which
-    the operands are copied become bfloat16 too, up to the kernel's inputs. Return None for a line
-    without products."""
+    """Return the edit that makes the operands of a line's products bfloat16, and the tiles from
+    which they are copied. Return None for a line without products."""
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_with_narrow_operands, place=line.place)
@@ -76,8 +75,8 @@ def narrower_operands(base: Change, line: Line) -> Edit | None:
 
 
 def _with_narrow_operands(program: Program, place: Place) -> Edited | None:
-    """Return the program in which the operands of a line's products have 16 bits. The tiles from
-    which these operands are moved, transposed or copied have 16 bits too."""
+    """Return the program with 16-bit operands of a line's products. The tiles from which they are
+    copied or transposed get 16 bits too."""
     columns, user, reads = program.columns(), program.users(), program.is_read()
     storage = program.operand_storages()
     here = program.at(place)
@@ -100,8 +99,8 @@ def _passes(call: Call) -> bool:
 
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
-    """Return pairs of instruction indices and the new call of these instructions, in which operands
-    have 16 bits. Return an empty list if the machine refuses one of the new calls.
+    """Return pairs (indices of instructions, their new call with 16-bit operands). Return an empty
+    list if the machine refuses a call.
 
     `narrow`: flags the operands that have 16 bits"""
     columns = program.columns()
@@ -144,11 +143,10 @@ def _adds_product(call: Call) -> bool:
 
 
 def _accumulated(program: Program, place: Place) -> Edited | None:
-    """Return the program in which products accumulate in PSUM instead of being added to a tile.
-    Return None if this changes nothing.
+    """Return the program with products that accumulate in PSUM, or None if nothing changes.
 
-    Several additions to a tile may follow each other without another use of the tile between them.
-    Then only the last addition takes time: it represents the copy out of PSUM."""
+    If several additions to a tile follow each other, only the last takes time: it represents the
+    copy out of PSUM."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
     psum_bytes = 0
     for call, rows in rows_by_call(program, place):
@@ -190,8 +188,8 @@ def _is_barrier(call: Call) -> bool:
 
 
 def _without_barriers(program: Program, place: Place) -> Edited | None:
-    """Return the program in which every second barrier of the line `place` takes no time and waits
-    for no other core. Return None if the line repeats no barrier."""
+    """Return the program in which every second barrier of a line takes no time and waits for
+    nothing. Return None if the line repeats no barrier."""
     instead, gone = [], np.zeros(len(program), np.bool_)
     for call, rows in rows_by_call(program, place):
         if _is_barrier(call) and len(rows) > 1:

@@ -37,8 +37,8 @@ TOGETHER = 2, 4  # how many transfers become one
 
 
 class TransferSide(NamedTuple):
-    """The windows of the transfers of one call, either in HBM or in SBUF. The fields list, for each
-    transfer, the storage, the geometry, and the offset in elements of its window."""
+    """The windows of one call's transfers in HBM, or in SBUF: for each transfer, the storage, the
+    geometry and the offset in elements."""
 
     storage: Array
     geometry: Array
@@ -58,8 +58,8 @@ def fewer_transfers(base: Change, line: Line) -> Iterator[Edit]:
 
 
 def loaded_once(base: Change, line: Line, room: int) -> Edit | None:
-    """Return the edit that keeps the data that a line loads repeatedly. Return None if no data are
-    loaded twice, or if they take more than `room` bytes per partition of SBUF."""
+    """Return the edit that keeps data that a line loads repeatedly. Return None if there are none,
+    or if they take more than `room` bytes per partition of SBUF."""
     if not any(map(_is_plain_transfer, line.calls)):
         return None
     make = partial(_with_loads_kept, place=line.place, room=room)
@@ -78,8 +78,8 @@ def _is_plain_transfer(call: Call) -> bool:
 
 
 def _merged(program: Program, place: Place, several: int) -> Edited | None:
-    """Return the program in which one transfer of the line `place` moves the tiles of `several`
-    earlier transfers. Return None if no transfers can be merged."""
+    """Return the program in which one transfer of a line does the work of `several`. Return None if
+    none can be merged."""
     joined, apart = np.full(len(program), -1), program
     instead, extra_bytes = [], 0
     for call, rows in rows_by_call(program, place):
@@ -109,12 +109,10 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
 
 
 def _with_buffers(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
-    """Return a program with more buffers for merged transfers, and the number of tiles that get
-    buffers.
+    """Return the program with more buffers for merged transfers, and how many tiles get buffers.
 
-    Each tile that the transfers in `rows` use repeatedly gets `several` buffers, because one
-    transfer now moves several contents at once. If `loads` is True, the transfers write the tiles;
-    otherwise they read the tiles."""
+    A tile gets `several` buffers if the transfers in `rows` use it repeatedly: they write it if
+    `loads` is True, and otherwise read it."""
     accesses = accesses_of(program)
     tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
     distinct, counts = np.unique(tiles, return_counts=True)
@@ -129,8 +127,7 @@ def _with_buffers(program: Program, rows: Array, loads: bool, several: int) -> t
 
 
 def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
-    """Return the windows that the transfers in `rows` write. If `writes` is False, return the
-    windows that they read."""
+    """Return the windows that the transfers in `rows` write, or read if `writes` is False."""
     start, windows = program.columns().start, program.windows()
     window = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
     return TransferSide(windows.storage[window], windows.geometry[window], windows.offset[window])
@@ -140,8 +137,8 @@ def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
     """Return two results about the transfers of `side` in HBM.
 
     1. The most frequent distance between successive transfers, in elements.
-    2. An array of shape (larger transfers, several): the positions in `side` of the transfers that
-       each larger transfer replaces. These transfers are that distance apart."""
+    2. The transfers that each larger transfer replaces, shape (larger transfers, several). They are
+       this distance apart."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
@@ -157,16 +154,15 @@ def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
 
 
 def _larger(call: Call, several: int, step: int) -> Call | None:
-    """Return one transfer that moves `several` tiles instead of one. The tiles are `step` elements
-    apart in HBM, and adjacent in SBUF. Return None if the machine refuses this transfer."""
+    """Return one transfer of `several` tiles, or None if the machine refuses it. The tiles are
+    `step` elements apart in HBM, and adjacent in SBUF."""
     views = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
     larger = replace(call, arguments={**call.arguments, **views})
     return larger if stays_legal(larger) else None
 
 
 def _longer(view: View, several: int, step: int) -> View:
-    """Return a view of `several` tiles with the shape of `view`. The tiles are `step` elements
-    apart in HBM, or adjacent on the chip."""
+    """Return a view of `several` tiles: `step` elements apart in HBM, or adjacent on the chip."""
     width = view.strides[0] if view.on_chip else step
     rows = several * view.strides[0] if view.on_chip else view.strides[0]
     return replace(
@@ -177,15 +173,14 @@ def _longer(view: View, several: int, step: int) -> View:
 
 
 def _stays_unchanged(program: Program, storages: Array, loads: bool) -> bool:
-    """Return whether no instruction writes the tensors in `storages`. If `loads` is False, return
-    whether no instruction reads them."""
+    """Return whether no instruction writes these tensors, or reads them if `loads` is False."""
     there = np.isin(program.operand_storages(), np.unique(storages))
     return not (there & (program.is_read() != loads)).any()
 
 
 def _with_loads_kept(program: Program, place: Place, room: int) -> Edited | None:
-    """Return the program in which the line `place` loads each tile once. Return None if no tile is
-    loaded twice, or if the tiles take more than `room` bytes per partition."""
+    """Return the program in which a line loads each tile once. Return None if no tile is loaded
+    twice, or if the tiles take more than `room` bytes per partition."""
     joined, extra_bytes = np.full(len(program), -1), 0
     for call, rows in rows_by_call(program, place):
         if not (_is_plain_transfer(call) and call.view(call.writes[0]).on_chip):

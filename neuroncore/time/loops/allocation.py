@@ -111,8 +111,7 @@ def _begin(s: Any, number: int, last: Any, slots: Slots) -> None:
 
 @borrowing
 def _take(s: Any, dead: Any, need: Any, slots: Slots) -> Any:
-    """Let slot s take up to `need` bytes of the space of the tile in slot `dead`. Return the bytes
-    taken."""
+    """Let slot s take up to `need` bytes from the tile in slot `dead`. Return the bytes taken."""
     taken = min(slots.remaining[dead], need)
     slots.remaining[dead] -= taken
     if taken > 0:
@@ -130,8 +129,8 @@ def _use(s: Any, i: int, queue: Any, slots: Slots, previous: Array) -> None:
 
 @borrowing
 def _end(s: Any, before: int, newest: int, slots: Slots) -> int:
-    """Add slot s to the dead tiles. The tiles after `before` died together with it. Return the
-    newest of the dead tiles."""
+    """Add slot s to the dead tiles, and return the newest of them. Tiles after `before` died
+    together with it."""
     following, slots.last[s] = slots.following, -1
     while before != newest and slots.number[following[before]] < slots.number[s]:
         before = following[before]
@@ -174,11 +173,10 @@ class Choices(NamedTuple):
 def assigned(
     work: Instructions, choices: Choices, semaphore_ns: float, free: Array, done: Array, row: Array
 ) -> None:
-    """Choose the row of each instruction. Transfers move their bytes one after the other.
+    """Choose the engine of each instruction. Transfers move their bytes one after the other.
 
-    `row`: row[i] is set to the row with which instruction i ends first; of several such rows, to
-        the first (list scheduling in the order of the program). If heads[i] is not -1, row[i] is
-        set to the row of instruction heads[i].
+    `row`: row[i] is set to the row of `choices` with which instruction i ends first (list
+        scheduling in program order), or to the row of instruction heads[i]
     `free`: free[q] is the time at which queue q ends its last instruction so far
     `done`: done[i] is the time at which the result of instruction i is available"""
     queue, busy, needs = choices.queue, choices.busy, work.needs

@@ -1,6 +1,6 @@
-"""Contention, which makes instructions take longer than their cost. There are three kinds: a slow
-clock of the PE (the array of the Tensor engine), an SBUF port that two engines share, and busy DMA
-engines. Used by `loops.timeline`."""
+"""Contention between instructions of `loops.timeline`, which then take longer than their cost.
+There are three kinds: a slow clock of the PE (the array of the Tensor engine), an SBUF port that
+two engines share, and busy DMA engines."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
 @borrowing
 def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
-    """Return how many nanoseconds longer instruction i takes because another instruction uses the
-    same port of SBUF. The times of that instruction are increased too.
+    """Return how many nanoseconds longer instruction i takes because another uses its SBUF port.
+    Delay the other too.
 
     `other`: the instruction that uses the port; -1 for none
     `time`: when instruction i begins"""
@@ -122,8 +122,7 @@ def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
 
 @borrowing
 def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
-    """Set times.done[i]: the time at which instruction i, which queue q has begun, completes its
-    work or its transfer."""
+    """Set times.done[i]: when instruction i of queue q completes its work or its transfer."""
     times.done[i], kind = units.free[q], work.kind[i]
     if work.lane[kind, 0] < 0:
         return
@@ -137,8 +136,8 @@ def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
 
 @borrowing
 def limit_transfers(i: Any, q: int, units: Units, work: Work, queues: Queues, end: Array) -> None:
-    """Limit the transfers of queue q, which has begun instruction i. The queue issues nothing while
-    queues.limits[q, 2] of its transfers are incomplete (0: no limit)."""
+    """Limit the transfers of queue q, which has begun instruction i. At most queues.limits[q, 2] of
+    them are incomplete at one time (0: no limit)."""
     most = queues.limits[q, 2]
     if most > 0 and work.lane[work.kind[i], 0] >= 0:
         units.flying[q, units.issued[q] % most] = end[i]

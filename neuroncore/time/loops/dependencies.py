@@ -137,8 +137,8 @@ def dependencies(
 def _dependencies(
     done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
-    """Find the dependencies from instruction `done` on, and return the number of instructions that
-    are done. This number is less than the number of all instructions if `needs` is full."""
+    """Find the dependencies from instruction `done` on. Return how many instructions are done: not
+    all if `needs` is full."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
@@ -173,8 +173,8 @@ def _dependencies(
 
 @borrowing
 def _waiting(i: int, producer: Any, noted: Array, needs: Array, end: int) -> int:
-    """Let instruction i wait for `producer`: set needs[end] to `producer`, unless i waits for it
-    already. Return the new number of entries in `needs`."""
+    """Let instruction i wait for `producer`: set needs[end], unless i waits already. Return the new
+    end."""
     if noted[producer] != i:
         noted[producer], needs[end] = i, producer
         end += 1
@@ -224,8 +224,8 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
 
 
 def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
-    """Return, for each instruction, the last earlier instruction that made the same call on the
-    same data, if its result still exists; -1 for none.
+    """Return, for each instruction, the last earlier one with the same call and data, if its result
+    still exists; -1 for none.
 
     `compared`: compared[c] is the number of operands of call c that must be the same; 0 if the call
         is always executed again"""
@@ -239,8 +239,8 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
 def _recomputed(
     call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
 ) -> None:
-    """Find the earlier instructions with a hash table. `slots` stores the last instruction for each
-    result, at the position of the result's hash or after it."""
+    """Find the earlier instructions with the hash table `slots`: the last instruction for each
+    result."""
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
     for i in range(call.shape[0]):
         count = compared[call[i]]
@@ -269,11 +269,10 @@ def _recomputed(
 
 
 class Overwritten(NamedTuple):
-    """The users of each box and of each operand.
+    """The users of boxes and operands.
 
-    For each box: its last writer, and the last operand that read the box since any byte of it was
-    written. For each operand k: the reader before it (`earlier`), and its instruction
-    (`reading`)."""
+    For each box: its last writer, and its last reader since then. For each operand k: the reader
+    before it (`earlier`), and its instruction (`reading`)."""
 
     writer: Array
     latest: Array
@@ -282,11 +281,9 @@ class Overwritten(NamedTuple):
 
 
 def first_uses(accesses: Accesses, moving: Array) -> Array:
-    """Return, for each `moving` instruction, the first instruction that reads or overwrites its
-    result.
+    """Return, for each `moving` instruction, the first one that reads or overwrites its result.
 
-    An instruction does not move if its inputs are overwritten before that. For such an instruction,
-    and for an instruction that is not `moving`, return its own position."""
+    If its inputs are overwritten before, or if it is not `moving`, return its own position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=buffers.filled((boxes,), -1, np.int32),
@@ -328,8 +325,7 @@ def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Arr
 def reads_of(
     accesses: Accesses, boxes: Array, reader: Array, writer: Array, depends: Array
 ) -> None:
-    """Set depends[k] to True if instruction reader[k] reads bytes that instruction writer[k]
-    writes."""
+    """Set depends[k] if instruction reader[k] reads bytes that instruction writer[k] writes."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(reader.shape[0]):
         i, j = reader[k], writer[k]
@@ -345,8 +341,8 @@ def reads_of(
 def share_bytes(a: Any, b: Any, accesses: Accesses, boxes: Array) -> bool:
     """Return whether two boxes share bytes. `boxes` is `Boxes.table` of the record.
 
-    If neither box is dense, one of them is searched in the list of boxes near the other. The
-    shorter list is searched, because a list may have thousands of boxes."""
+    If neither is dense, search the shorter of their lists of near boxes, which may have
+    thousands."""
     near, start = accesses.near, accesses.near_start
     if a == b:
         return True

@@ -26,11 +26,10 @@ class AreaUses(NamedTuple):
 
 
 class ContentNotes(NamedTuple):
-    """Notes for `contents`. The rows of an area are the instructions that use it, numbered from 0.
+    """Notes for `contents` about the instructions that use an area, numbered from 0 (rows).
 
     `last`: last[b] is the last row that wrote box b; -1 for none
-    `kept`: the running sum of `kept` up to a row is the number of earlier values that are still
-        read at this row or later
+    `kept`: its running sum is the number of earlier values that are still read at a row or later
     `wrote`: flags the rows that write"""
 
     last: Array
@@ -73,8 +72,8 @@ def contents(
 
 @borrowing
 def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
-    """Return the first row that wrote the current contents of a box, or -1 if no row wrote the box.
-    A write of the whole box replaces the results of earlier writes."""
+    """Return the first row that wrote the current contents of a box; -1 for none. A write of the
+    whole box replaces earlier contents."""
     near, start = accesses.near, accesses.near_start
     latest: Any = -1
     first: Any = np.iinfo(np.int64).max
@@ -105,10 +104,9 @@ def waiting_operands(
 ) -> None:
     """For each instruction in `waiting`, find the result for whose space it waits.
 
-    `operand`: operand[k] is set to the first result of instruction waiting[k] that is on chip and
-        shares bytes with an operand of instruction before[k]. Without such a result, operand[k] is
-        set to the last result, or to -1 if the instruction has no result.
-    `reused`: reused[k] is set to True if there is a result that shares bytes"""
+    `operand`: operand[k] is set to the first result on chip that shares bytes with instruction
+        before[k]; otherwise to the last result, or -1
+    `reused`: reused[k] is set to True if a result shares bytes"""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(waiting.shape[0]):
         i, j = waiting[k], before[k]

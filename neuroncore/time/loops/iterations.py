@@ -49,9 +49,8 @@ def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) 
 
 @borrowing
 def _in_order(writer: Any, r: int, segment: Array) -> Any:
-    """Return whether rows `writer` and `r` stay in order. They do if they are in one iteration, or
-    if they are in the same segment and not merged. Return True if `writer` is -1, which means no
-    row."""
+    """Return whether rows `writer` (-1: none) and `r` stay in order: they are in one iteration, or
+    in the same segment and not merged."""
     width = segment.shape[0]
     current = segment[r % width]
     return (

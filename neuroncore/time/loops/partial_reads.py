@@ -29,12 +29,10 @@ class Results(NamedTuple):
 
 
 def partial_reads(accesses: Accesses, boxes: Array, among: Array) -> Array:
-    """Return, for each instruction that `among` flags, whether some read of its result covers other
-    bytes than the instruction wrote.
+    """Return, for each instruction that `among` flags, whether a read covers other bytes than it
+    wrote: a part, more, or overwritten bytes.
 
-    Such a read covers only a part of the written bytes, or more bytes, or bytes of which a later
-    instruction overwrote some. Each flagged instruction must have one result. `boxes` is
-    `Boxes.table` of the record."""
+    Each flagged instruction must have one result. `boxes` is `Boxes.table` of the record."""
     count = len(accesses.near_start) - 1
     results = Results(
         writer=np.full(count, -1, np.int32),

@@ -44,8 +44,8 @@ class Contents(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Four arrays with an entry for each piece: whether one load fills the piece, whether the piece
-    may be moved, its bytes per partition, and its bytes in total."""
+    """For each piece: whether one load fills it, whether it may be moved, its bytes per partition,
+    and its bytes in total."""
 
     loaded: Array
     movable: Array
@@ -57,11 +57,9 @@ class Tiles(NamedTuple):
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
     """Return three arrays with an entry for each piece:
 
-    1. the first piece that is made in the same way from the same bytes of HBM, which may be the
-       piece itself;
-    2. the last instruction that makes the piece, or -1 if the piece has other inputs or is written
-       again later;
-    3. a flag: whether a single load makes the piece."""
+    1. the first piece with the same bytes of HBM, made in the same way (perhaps itself);
+    2. the last instruction that makes the piece; -1 if it has other inputs or changes later;
+    3. whether a single load makes the piece."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
@@ -135,14 +133,10 @@ def _mixed(key: Any, value: Any) -> Any:
 
 @compiled
 def repeated(accesses: Accesses, same_as: Array) -> Array:
-    """Return, for each instruction that only repeats earlier work, the last instruction that wrote
-    `same_as` of its first result; -1 for all other instructions.
+    """Return, for each instruction whose results exist already, the last writer of the first of
+    these results; -1 for all other instructions.
 
-    `same_as`: same_as[p] is the first piece that was written with the same content as piece p, or p
-        itself
-
-    An instruction only repeats earlier work if each piece that it writes has another piece in
-    `same_as`."""
+    `same_as`: same_as[p] is the first piece with the content of piece p, or p itself"""
     start, reads, piece, _ = accesses
     originals, writer = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(originals.shape[0]):
@@ -161,10 +155,9 @@ def repeated(accesses: Accesses, same_as: Array) -> Array:
 class Residents(NamedTuple):
     """The tiles that are in SBUF.
 
-    `links`: the list of tiles, which begins with the tile that has not been used for the longest
-        time. links[BEFORE, p] and links[AFTER, p] are the neighbors of tile p; -1 if tile p is not
-        in the list. The list is a ring: one more entry joins its ends.
-    `idle`: a second list, of the tiles that stay only so that a load can be left out
+    `links`: a ring of tiles, the least recently used first: links[BEFORE, p] and links[AFTER, p]
+        are the neighbors of tile p; -1 if p is not in the ring. One more entry joins the ends.
+    `idle`: a second ring, of tiles that stay only so that a load can be left out
     `seen`: whether each tile has been in SBUF
     `clean`: whether HBM contains the data of each tile too
     `last_use`: the last instruction that used each tile"""
@@ -191,9 +184,9 @@ SAVED, RELOADED, REREAD = range(3)
 
 
 def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
-    """Execute the program in an SBUF with `capacity` bytes per partition for tiles. Return the
-    transfers that are necessary for this, as rows of `Moves.rows`. A piece that a load fills may be
-    removed to make room. Then it is loaded again from the same bytes."""
+    """Execute the program in an SBUF with `capacity` bytes per partition. Return the necessary
+    transfers, as rows of `Moves.rows`. A piece that a load fills may be dropped and loaded
+    again."""
     count = len(same_as)
     residents = Residents(
         links=_no_tiles(count),
@@ -245,8 +238,8 @@ def _replay(
 def _bring(
     tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
 ) -> None:
-    """Bring a tile to SBUF for instruction i. `used_as` is the piece that the instruction accesses.
-    Pieces that are loaded from the same bytes share one tile."""
+    """Bring a tile to SBUF for instruction i, which accesses the piece `used_as`. Pieces of the
+    same bytes share one tile."""
     if residents.links[AFTER, tile] < 0:
         moves.counts[USED] += tiles.width[tile]
         if residents.seen[tile] and tiles.loaded[tile]:
@@ -261,11 +254,10 @@ def _bring(
 
 @borrowing
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
-    """Remove one tile from SBUF, and return whether a tile was removed.
+    """Remove one tile from SBUF, and return whether there was one that instruction i does not use.
 
-    The first tile of `residents.idle` is removed. If `residents.idle` is empty, the tile is removed
-    that has not been used for the longest time. The data of the removed tile are saved unless HBM
-    contains them. No tile is removed if instruction i uses every tile in SBUF."""
+    It is the first idle tile, or else the least recently used. Its data are saved unless HBM
+    contains them."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:
@@ -290,12 +282,12 @@ def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
 
 @compiled
 def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
-    """Return two arrays with an entry for each operand. The entry is -1 unless the operand is the
-    first one with which its instruction uses a tile.
+    """Return two arrays with an entry for each operand; -1 unless it is its instruction's first use
+    of a tile.
 
     1. The piece that the instruction accesses in the tile.
-    2. The piece that the next user of the tile accesses; -1 if there is no next user, or if the
-       whole tile is written before."""
+    2. The piece that the next user accesses; -1 if there is none, or if the whole tile is written
+       before."""
     start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)

@@ -143,8 +143,7 @@ def _run(
 def _choose(
     windows: ReorderWindows, units: Units, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> int:
-    """Return the queue that can begin an instruction first; -1 if none can. If several queues can
-    begin at the same time, the first of them is chosen."""
+    """Return the first of the queues that can begin an instruction soonest; -1 if none can."""
     each, first, best = work.previous.shape[1], windows.first, -1
     for n in range(1, windows.changed[0] + 1):
         number, best, best_time = windows.changed[n], -1, np.inf
@@ -207,9 +206,8 @@ def _let_in(
 def _settle(
     place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Make the admitted instruction at a place an entry of its queue. If the instruction waits for
-    an end time that is not known yet, add its place to the chain of places that wait for that
-    time."""
+    """Add the admitted instruction at `place` to its queue. If it waits for an unknown end time,
+    add `place` to the chain of places that wait for this time."""
     i = queues.order[place]
     q = work.queue[i]
     begin = work.first[i] + windows.asked[i]
@@ -264,10 +262,10 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
-    """Return the time at which instruction i is ready, and the dependency whose result is available
-    last; -1 if there is none. If the end of instruction work.needs[k] is not known yet, return
-    UNKNOWN and k. Dependencies before k = `begin` are left out. On the PE, an instruction waits for
-    instructions of the same queue only if they have partners."""
+    """Return the time at which instruction i is ready, and the dependency that is available last;
+    -1 if there is none. Return UNKNOWN and k if the end of instruction work.needs[k] is unknown.
+    The search starts at k = `begin`. On the PE, instructions wait for instructions of the same
+    queue only if those have partners."""
     q = work.queue[i]
     chained = q % work.previous.shape[1] == core.tensor
     time, waited = 0.0, -1
@@ -294,9 +292,8 @@ def _begin(
     core: CoreCosts,
     times: Times,
 ) -> Any:
-    """Begin the instruction of queue q that can begin soonest, and return this instruction. It
-    takes longer while the PE has a slow clock, or if another instruction uses the same SBUF
-    port."""
+    """Begin the instruction of queue q that can begin soonest, and return it. It takes longer on a
+    slow clock of the PE, or if its SBUF port is in use."""
     k, time = windows.choice[q], windows.soonest[q]
     i = queues.order[windows.place[q, k]]
     times.begin[i] = time
@@ -324,8 +321,7 @@ def _begin(
 
 @borrowing
 def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
-    """Remove the entry of the instruction that queue q has begun. The entries on the shorter side
-    move to fill the gap."""
+    """Remove the entry that queue q has begun. The shorter side moves to fill the gap."""
     low, high = windows.low[q], windows.high[q]
     if k - low < high - k:
         for entry in range(k, low, -1):
@@ -351,8 +347,7 @@ def _look_again(
     core: CoreCosts,
     end: Array,
 ) -> None:
-    """Compute the ready times of a core's entries again, because an end time may have changed. Only
-    ready times that were later than `time` are computed."""
+    """Compute a core's ready times after `time` again, because an end time may have changed."""
     each = work.previous.shape[1]
     for q in range(number * each, (number + 1) * each):
         for k in range(windows.low[q], windows.high[q]):
@@ -366,9 +361,8 @@ def _look_again(
 def _finish(
     i: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, times: Times
 ) -> None:
-    """Set the time at which the result of instruction i is available, and look again at the
-    instructions that waited for this time. Do nothing if a partner of i has not begun, because the
-    time is not known yet."""
+    """Set the time at which the result of instruction i is available, and wake the instructions
+    that wait to know it. Do nothing before all partners of i have begun."""
     meeting, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:
@@ -402,8 +396,8 @@ def _wake(
 
 @compiled
 def chain(last: int, cause: Array, before: Array, path: Array) -> int:
-    """Write the chain of causes of instruction `last` to the end of `path`, in order of time. The
-    chain ends with this instruction. Return the length of the chain.
+    """Write the chain of causes of instruction `last` to the end of `path`, in order of time.
+    Return its length.
 
     `cause`: cause[i] is the instruction that i waited for; -1 for none, OWN_QUEUE for before[i]
     `before`: before[i] is the instruction before i in its queue; -1 for none"""

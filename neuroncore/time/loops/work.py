@@ -15,15 +15,14 @@ Array = npt.NDArray[Any]
 
 
 class Work(NamedTuple):
-    """The instructions of all cores. Times are in nanoseconds. Instruction i waits for two sets of
-    instructions:
+    """The instructions of all cores, with times in nanoseconds. Instruction i waits for:
 
     * needs[first[i]:first[i + 1]],
-    * previous[i, q] for each queue q of its core (-1: none). Before times are computed, these are
-      added to `needs`, and `previous` then has no rows (`waits_together`).
+    * previous[i, q] for each queue q of its core (-1: none). `waits_together` moves them to
+      `needs`.
 
-    Few instructions differ in their costs. The arrays after `kind` have one entry for each kind of
-    instructions (`KINDS`), and instruction i is of kind kind[i]."""
+    The arrays after `kind` have one entry for each kind of instructions (`KINDS`), because few
+    instructions differ in their costs. Instruction i is of kind kind[i]."""
 
     queue: Array
     first: Array
@@ -52,10 +51,8 @@ KINDS = "early", "latency", "lane", "lane_ns", "rows", "fills_half", "fresh", "s
 
 
 def own_kinds(columns: Mapping[str, Array], instructions: Array) -> dict[str, Array]:
-    """Return new columns `kind` and `KINDS` of a Work, by name. Each of `instructions` has a kind
-    that no other instruction has, so that its costs can be changed.
-
-    `columns`: the columns of a Work by name"""
+    """Return new columns `kind` and `KINDS` of a Work, by name. Each of `instructions` gets a
+    separate kind, so that its costs can be changed."""
     kind = columns["kind"].copy()
     count = len(columns["early"])
     used = np.append(np.arange(count, dtype=kind.dtype), kind[instructions])
@@ -75,8 +72,8 @@ def idle(work: Work, instructions: Array) -> Work:
 
 @compiled
 def waits_together(work: Work, first: Array, needs: Array) -> None:
-    """Write all waits of instruction i to needs[first[i]:first[i + 1]]: its waits in `Work.needs`,
-    and then those in `Work.previous`."""
+    """Write all waits of instruction i to needs[first[i]:first[i + 1]], also those in
+    `Work.previous`."""
     end = 0
     for i in range(work.previous.shape[0]):
         first[i] = end
@@ -107,8 +104,8 @@ class Queues(NamedTuple):
 
 
 class CoreCosts(NamedTuple):
-    """The queues of the Tensor, Vector and GpSimd engines of a core, and costs of its machine that
-    depend on the time of an event (fields of `neuroncore.machine.Fixed`)."""
+    """The queues of a core's Tensor, Vector and GpSimd engines, and its machine's costs that depend
+    on the time of an event (fields of `neuroncore.machine.Fixed`)."""
 
     tensor: int
     vector: int
@@ -146,8 +143,7 @@ SAVED, RELOADED, REREAD = range(3)
 
 
 class Moves(NamedTuple):
-    """The transfers that the compiler adds, in order. Counters, the schedule and lists all describe
-    these transfers. The fields list, for each transfer:
+    """The transfers that the compiler adds, in order. For each transfer:
 
     * its kind (SAVED, RELOADED or REREAD),
     * the instruction before which it runs,
