@@ -45,27 +45,29 @@ class Form(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """The exact bytes of boxes that are not dense. Pattern k has the form forms[form[k]] and begins
-    at byte start[k] of its area."""
+    """The exact bytes of boxes that are not dense.
+
+    `form`: forms[form[k]] is the form of pattern k
+    `start`: pattern k begins at byte start[k] of its area"""
 
     start: Array
     form: Array
     forms: list[Form]
 
     def each(self) -> list[tuple[Any, ...]]:
-        """Return (start, shape, steps, item) for each pattern: the byte of the area at which the
-        pattern begins, and the fields of its Form."""
+        """Return (start, shape, steps, item) for each pattern: its first byte, and the fields of
+        its Form."""
         pairs = zip(self.start.tolist(), self.form.tolist(), strict=True)
         return [(start, *self.forms[form]) for start, form in pairs]
 
 
 class AxisSteps(NamedTuple):
-    """Patterns that are divided into steps, one for each element of the first axis.
+    """Patterns that are divided into steps: the elements of the first axis.
 
-    A step of pattern k has pitch[k] bytes, the stride of the first axis. Steps are counted from the
-    beginning of the area. box[k] is [step, step_end, byte, byte_end]: the steps that pattern k
-    touches, and the bytes that it touches in each step. These bytes are counted from the beginning
-    of the step. whole[k] is True if they are inside one step."""
+    `pitch`: the bytes of a step of each pattern; step 0 begins at the beginning of the area
+    `box`: [step, step_end, byte, byte_end]: the steps that each pattern touches, and the bytes that
+        it touches in each step
+    `whole`: whether these bytes are inside one step"""
 
     pitch: Array
     box: Array
@@ -73,11 +75,12 @@ class AxisSteps(NamedTuple):
 
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
-    """Find the boxes that share bytes. Return two arrays `near` and `start`.
+    """Return the boxes that share bytes, as arrays `near` and `start`. Box b shares bytes with the
+    boxes near[start[b]:start[b + 1]], and with itself. `box` is overwritten.
 
-    Box b shares bytes with the boxes near[start[b]:start[b + 1]], including box b itself. box[b] is
-    [row, row_end, byte, byte_end]. area[b] is the area of box b. which[b] is its pattern, or -1 if
-    it is dense. `box` is overwritten."""
+    `area`: area[b] is the area of box b
+    `box`: box[b] is [row, row_end, byte, byte_end]
+    `which`: which[b] is the pattern of box b; -1 if it is dense"""
     if not len(patterns.start):
         return _overlapping(area, box)
     steps = _steps(patterns)
@@ -86,8 +89,7 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
 
 
 def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
-    """Find the boxes that overlap, and return `near` and `start` (see `neighbors`). `box` is
-    overwritten."""
+    """Return the boxes that overlap, as `near` and `start` (`neighbors`). `box` is overwritten."""
     count = len(box)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     areas = area[order]
@@ -120,11 +122,9 @@ def _steps(patterns: Patterns) -> AxisSteps:
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
     """Change boxes so that the boxes of interleaved accesses do not overlap.
 
-    In a changed box, the steps of the pattern replace the rows, and the bytes within a step replace
-    the bytes (`AxisSteps.box`). An area is changed under three conditions: all its boxes have
-    patterns; the steps of all patterns have the same length; the bytes of each pattern stay within
-    its steps (`AxisSteps.whole`). An example is a tensor in HBM whose rows are accessed in
-    parts."""
+    In a changed box, steps of the pattern replace rows (`AxisSteps.box`). An example is a tensor in
+    HBM whose rows are accessed in parts. An area is changed if all its boxes have patterns, with
+    steps of equal length that contain their bytes (`AxisSteps.whole`)."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -137,8 +137,9 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
     """Sort boxes so that fewer pairs of boxes must be compared.
 
-    `order` lists the boxes of one area, sorted by rows. If fewer pairs overlap in bytes than in
-    rows, exchange rows and bytes in `box` for these boxes, and sort `order` by bytes."""
+    `order`: the boxes of one area, sorted by rows
+
+    If fewer boxes overlap in bytes than in rows, exchange rows and bytes, and sort by bytes."""
     boxes = box[order]
     if _reached(boxes[:, 2], boxes[:, 3]) < _reached(boxes[:, 0], boxes[:, 1]):
         box[order] = boxes[:, [2, 3, 0, 1]]
@@ -146,7 +147,7 @@ def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """For each interval, count the intervals that begin before its end. Return the sum of these
+    """Count, for each interval, the intervals that begin before its end. Return the sum of the
     counts. Interval k is from begin[k] to end[k]."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
@@ -154,11 +155,12 @@ def _reached(begin: Array, end: Array) -> int:
 def _without_near_misses(
     which: Array, patterns: Patterns, in_steps: Array, near: Array, start: Array
 ) -> tuple[Array, Array]:
-    """Remove pairs of strided accesses whose boxes overlap, but which share no bytes.
+    """Return `near` and `start` (`neighbors`) without pairs of strided accesses that share no
+    bytes.
 
-    Return the new `near` and `start` (see `neighbors`). in_steps[k] is True if the bytes of pattern
-    k stay within its steps (`AxisSteps.whole`). If there are too many pairs to compare, no pair is
-    removed."""
+    `in_steps`: whether the bytes of pattern k stay within its steps (`AxisSteps.whole`)
+
+    If there are too many pairs, none is removed."""
     count = len(patterns.start)
     owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
@@ -180,11 +182,11 @@ def _without_near_misses(
 def _form_pair(
     pattern: int, other: int, patterns: Patterns, in_steps: Array
 ) -> tuple[Form, int, Form]:
-    """Return (form of `pattern`, distance, form of `other`) for two patterns. The distance in bytes
-    is from the beginning of `pattern` to the beginning of `other`.
+    """Return (form of `pattern`, distance in bytes, form of `other`). The distance is between their
+    first bytes.
 
-    The first axis is left out if it has the same stride in both patterns, and the bytes of both
-    patterns stay within their steps (`in_steps`). The distance is then within a step."""
+    If both first axes have equal strides, and all bytes stay within their steps, the first axes are
+    left out. The distance is then within a step."""
     first, second = patterns.forms[patterns.form[pattern]], patterns.forms[patterns.form[other]]
     start, following = int(patterns.start[pattern]), int(patterns.start[other])
     pitch = first.steps[0]
@@ -195,8 +197,8 @@ def _form_pair(
 
 
 def _meet(form_a: Form, distance: int, form_b: Form) -> bool:
-    """Return whether two strided accesses share a byte. The access of `form_b` begins `distance`
-    bytes after the access of `form_a`. For large accesses, the result is True without a search."""
+    """Return whether two strided accesses share a byte. The second begins `distance` bytes after
+    the first. Large accesses are not searched: the result is True."""
     if max(prod(form.shape) * form.item for form in (form_a, form_b)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(form_a), _bytes(form_b) + distance).any())
@@ -228,32 +230,31 @@ class Box(NamedTuple):
 
 
 class Areas(NamedTuple):
-    """The areas of a record, in the order of their first use.
+    """The areas of a record: its storages, and memories in which the kernel chose addresses.
 
-    An area is a storage, or a whole memory if the kernel chose addresses in this memory.
-    kinds[kind[a]] describes area a. of_box[b] is the area of box b."""
+    `kinds`, `kind`: kinds[kind[a]] describes area a
+    `of_box`: of_box[b] is the area of box b"""
 
     kinds: Sequence[Area]
     kind: Array
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Return an array with a value for each box: the value for the kind of the box's area.
-        `of_kinds` lists one value for each of `kinds`."""
+        """Return a value for each box, from `of_kinds`, the values of `kinds`."""
         by_kind: Array = np.array(list(of_kinds), dtype)
         return by_kind[self.kind][self.of_box]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of all storages. Each access is inside one piece, so a piece can be moved without
-    other pieces. A tensor in HBM is one piece.
+    """The pieces of storages, which can be moved separately: each access is inside one piece. A
+    tensor in HBM is one piece.
 
-    For each box of the record, `of_box` is the piece that contains the box, and `whole` states
-    whether the box fills the piece. The other fields have an entry for each piece. `extents` are
-    [row, row_end, byte, byte_end]. `on_chip` and `movable` are flags. A piece is movable if it is
-    in SBUF, at an address that the compiler chooses. `width` is the size in bytes per partition,
-    and `nbytes` the total size in bytes."""
+    `of_box`: the piece that contains each box
+    `whole`: whether each box fills its piece
+    `extents`: [row, row_end, byte, byte_end] of each piece
+    `on_chip`, `movable`: whether each piece is on chip; whether it is in SBUF without an address
+    `width`, `nbytes`: the size of each piece in bytes per partition, and in bytes"""
 
     of_box: Array
     whole: Array
@@ -266,10 +267,11 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Boxes:
-    """The distinct boxes of a record, in the order in which its windows first use them.
+    """The distinct boxes of a record, in the order of their first use.
 
-    A row of `table` consists of the fields of a Box, in order. pattern[b] is the pattern of box b,
-    or -1 if the box is dense. of_window[w] is the box of window w."""
+    `table`: a row has the fields of a Box, in order
+    `pattern`: pattern[b] is the pattern of box b; -1 if the box is dense
+    `of_window`: of_window[w] is the box of window w"""
 
     table: Array
     areas: Areas
@@ -279,8 +281,8 @@ class Boxes:
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
-        """The boxes that share bytes, as two arrays `near` and `start`. Box b shares bytes with the
-        boxes near[start[b]:start[b + 1]], including box b itself."""
+        """The boxes that share bytes, as `near` and `start`: near[start[b]:start[b + 1]] for box
+        b."""
         return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
     @cached_property
@@ -323,10 +325,10 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 def _row(
     geometry: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
-    """Return the properties of a geometry as a row of the table for `native.extents`.
+    """Return a geometry as a row of the table for `native.extents`.
 
-    `memories`: the bytes per row of each memory in which the kernel chose addresses. A new form of
-        a geometry is added to `forms`."""
+    `memories`: the bytes per row of each memory in which the kernel chose addresses
+    `forms`: gets the geometry's form if it is new"""
     layout = geometry.layout
     area_row_bytes = 0
     if layout.placed:  # the area is the memory that contains the storage
@@ -337,11 +339,11 @@ def _row(
 
 @lru_cache(maxsize=MOST)
 def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
-    """Return all numbers that `_row` returns, except the last two. Also return the form of the
-    geometry.
+    """Return the numbers of `_row` except the last two, and the form of the geometry.
 
-    `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a storage. HBM is
-    divided into rows as long as the last axis of the tensor."""
+    `area_row_bytes`: the bytes per row of the whole memory; 0 if the area is a storage
+
+    A row of HBM is as long as the tensor's last axis."""
     layout, item, steps = geometry.layout, geometry.dtype.itemsize, list(geometry.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes
@@ -368,8 +370,7 @@ def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], F
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:
-    """Return the Areas of all boxes. Box b is in area number area[b], and on[b] is a storage in
-    this area."""
+    """Return the Areas of all boxes. Box b is in area area[b], which contains the storage on[b]."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
 
@@ -420,7 +421,7 @@ class Tables:
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> Tables:
-        """Return the tables for other rows on the same windows, with the same boxes."""
+        """Return the tables for other rows with the same windows and boxes."""
         tables = replace(self, columns=columns)
         vars(tables)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:
@@ -428,7 +429,7 @@ class Tables:
         return tables
 
     def copied(self, chosen: Array) -> Tables:
-        """Return tables in which the operands that `chosen` flags use copies of their tensors."""
+        """Return the tables with copied tensors for the operands that `chosen` flags."""
         columns, windows = self.columns, self.windows
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
         operands = columns.operands.copy()
@@ -445,7 +446,7 @@ class Tables:
 
 
 class KeptTables(NamedTuple):
-    """The tables that remain of a `Tables` when its windows, storages and boxes are freed."""
+    """The tables that remain when windows, storages and boxes are freed."""
 
     columns: Columns
     boxed: Columns

@@ -46,8 +46,8 @@ ENUMS = {
 
 
 def plain(value: Any) -> Any:
-    """Return the JSON of a Call's argument (such as a number or a View), or of a part of an
-    argument. Raise UsageError for a value that a record can't contain."""
+    """Return a Call's argument, or a part of it, as JSON. Raise UsageError if a record can't
+    contain it."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) in NAMED:
@@ -69,8 +69,8 @@ def plain(value: Any) -> Any:
 
 
 def value(entry: Any) -> Any:
-    """Return the value whose JSON is `entry` (the inverse of `plain`). A list becomes a tuple.
-    Raise ValueError for malformed JSON, and KeyError or UsageError for an unknown name."""
+    """Return the value whose JSON is `entry` (the inverse of `plain`), with tuples for lists. Raise
+    ValueError, KeyError or UsageError for malformed JSON and unknown names."""
     if isinstance(entry, list):
         return tuple(value(item) for item in entry)
     if not isinstance(entry, dict):
@@ -159,8 +159,8 @@ def key_of(entries: list[Any]) -> tuple[Any, ...]:
 
 
 def plain_tree(result: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return the results of a kernel as JSON. `leaf` converts tensors to JSON, and returns None for
-    any other value. Objects that a record can't contain become None."""
+    """Return the results of a kernel as JSON. `leaf` converts tensors, and returns None for any
+    other value. Other objects become None."""
     if isinstance(result, tuple | list) and not isinstance(result, Leaf):
         kind = "tuple" if isinstance(result, tuple) else "list"
         return {kind: [plain_tree(item, leaf) for item in result]}
@@ -177,8 +177,8 @@ def plain_tree(result: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def tree(entry: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return the results whose JSON is `entry` (the inverse of `plain_tree`). `leaf` converts the
-    JSON of a tensor to a tensor."""
+    """Return the results whose JSON is `entry` (the inverse of `plain_tree`). `leaf` makes a tensor
+    from its JSON."""
     ((kind, content),) = entry.items()
     if kind == "tuple":
         return tuple(tree(item, leaf) for item in content)
@@ -192,8 +192,8 @@ def tree(entry: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def leaf(entry: Any) -> Leaf:
-    """Return the Leaf (a tensor in a kernel's results) that an entry of a file describes. Raise
-    ValueError if the entry does not describe a tensor."""
+    """Return the tensor in a kernel's results for an entry of a file. Raise ValueError if it
+    describes none."""
     tensor = Leaf(*entry)
     if not are_dims(tuple(tensor)):
         raise ValueError("a result is not a tensor")

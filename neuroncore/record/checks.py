@@ -33,7 +33,7 @@ Move = tuple[int, int, int, int]  # kind, step, limit, by register: see `Data.mo
 
 def check(program: Program) -> None:
     """Raise ValueError if windows, values or registers do not fit their Calls and tensors. Call
-    `Program.check` first, which checks that numbers in the rows have entries in the tables."""
+    `Program.check` first."""
     known = _tensors(program)
     _registers(program)
     _results(program, known)
@@ -46,8 +46,8 @@ def check(program: Program) -> None:
 
 
 def _tensors(program: Program) -> dict[int, int]:
-    """Check that all windows on one storage have the same layout, which fits the storage's area.
-    Return the number of the layout (`_layouts`) by number of the storage."""
+    """Check that all windows of a storage have one layout, which fits its area. Return the number
+    of the layout (`_layouts`) of each storage."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is listed twice")
@@ -67,7 +67,7 @@ def _tensors(program: Program) -> dict[int, int]:
 
 
 def _layouts(program: Program) -> list[int]:
-    """Return a number for the layout of each geometry. Equal layouts have the same number."""
+    """Return a number for the layout of each geometry, equal for equal layouts."""
     numbers: dict[tuple[Any, ...], int] = {}
     return [
         numbers.setdefault(geometry.layout.arguments, len(numbers))
@@ -89,11 +89,9 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Check that moving windows are inside their tensors for all legal indices. The position of
-    such a window is only known at run time.
+    """Check that moving windows are inside their tensors for all legal indices.
 
-    Return, by number of the window, its geometry, its offset in elements without the part that is
-    added at run time, and its moves."""
+    Return (geometry, offset in elements without moves, moves) for each moving window, by number."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -122,8 +120,7 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
 def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
     """Check that a window is inside its tensor for every index that `moves` allow.
 
-    `whole` is the window's geometry in the rows of the record. If an index picks elements, `whole`
-    is the geometry of all elements from which the index picks."""
+    `whole`: the window's geometry, or that of all elements from which an index picks"""
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
@@ -152,8 +149,8 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
 
 
 def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that each window has the View that its Call expects: shape, strides, format, memory and
-    first partition."""
+    """Check that each window has the View of its Call: shape, strides, format, memory and first
+    partition."""
     windows = program.windows()
     for call, operands in _operands(program):
         names = [*call.reads, *call.writes]
@@ -178,7 +175,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call with the windows of its operands in all its rows, shape [rows, operands]."""
+    """Yield each Call with the windows of its rows, shape [rows, operands]."""
     rows, begins = program.raw()
     numbers = rows[begins[:-1]]
     for number in np.unique(numbers).tolist():
@@ -189,7 +186,7 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 
 
 def _seen(program: Program, expected: View, used: Array) -> None:
-    """Check that the windows `used` have fixed positions and the view that their Call expects."""
+    """Check that the windows `used` have fixed positions and the View `expected`."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError(
@@ -216,11 +213,11 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a moving window has the view that its Call expects.
+    """Check that a moving window has the View `expected`.
 
-    `offset` is the fixed part of the position, and `moves` are the parts that indices add at run
-    time. `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
-    window."""
+    `offset`: the fixed part of its position
+    `moves`: the parts that indices add at run time
+    `indices`: yields the window of the next index tile"""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")
@@ -248,8 +245,8 @@ def _moves(
 
 
 def _registers(program: Program) -> None:
-    """Check three things: each register is computed from earlier registers; branches depend on
-    registers that exist; programs of the grid and iterations begin at rows that exist."""
+    """Check that registers are computed from earlier ones, that branches depend on existing
+    registers, and that programs of the grid and iterations begin at existing rows."""
     data = program.data
     table = _table(data.registers, 3)
     operation, left, right = table.T
@@ -271,8 +268,8 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Check that iterations begin and end in the order of the rows, and that parallel loops begin
-    before they end."""
+    """Check that iterations begin and end in row order, and that parallel loops begin before they
+    end."""
     ends = _table(program.data.loop_ends, 1)
     inside(ends[:, 0], len(program) + 1, "instructions")
     if (np.diff(ends[:, 0]) < 0).any():
@@ -292,8 +289,8 @@ def _iterations(program: Program) -> None:
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that the values of each row are legal for its instruction. Also check that the row has
-    as many registers as the positions of its windows require."""
+    """Check that the values of each row are legal for its instruction, and that it has enough
+    registers for its windows."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")
@@ -317,7 +314,7 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
     """Raise ValueError unless the values of a row fit its Call. `key` is the row's entry of
-    `Data.values`. `registers` is the number of registers in the record."""
+    `Data.values`, and `registers` the number of registers in the record."""
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
@@ -352,8 +349,8 @@ def _results(program: Program, known: dict[int, int]) -> None:
 
 
 def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
-    """Return a flat list of numbers as a table with `width` columns. If `first` is given, raise
-    ValueError unless the first number of each row is from 0 to `first` - 1."""
+    """Return a flat list as a table with `width` columns. Raise ValueError unless the first number
+    of each row is below `first`, if given."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
         inside(rows[:, 0], first, "windows")

@@ -38,13 +38,12 @@ MOVING = 1 << 62  # in rows, the offset of a window that moves is MOVING plus th
 
 @dataclass(frozen=True)
 class Columns:
-    """The rows of a record as arrays.
+    """The instructions of a record (its rows) as arrays.
 
-    Instruction i has the Call number call[i] and the source line number line[i]. Its operands are
-    operands[start[i]:start[i + 1]], in the order `reads + indices + writes` of the Call. An operand
-    is the number of a window; a function that returns "boxes as operands" has numbers of boxes
-    instead. values[i] is the index in `Data.values` of the values that the Call leaves open, or -1
-    if there are none."""
+    `call`, `line`: the numbers of the Call and of the source line of instruction i
+    `start`, `operands`: its operands are operands[start[i]:start[i + 1]], in the order `reads +
+        indices + writes` of the Call. They are windows; boxes if a function says so.
+    `values`: the index in `Data.values` of its numbers and registers; -1 for none"""
 
     call: Array
     line: Array
@@ -53,9 +52,8 @@ class Columns:
     values: Array
 
     def __post_init__(self) -> None:
-        """Keep numbers in 32 bits, so that loops are compiled for one type of numbers only. Raises
-        OverflowError for a number that does not fit. No record has so many calls, lines, operands
-        or values."""
+        """Convert numbers to 32 bits, so that loops are compiled for one type. Raises OverflowError
+        for larger numbers, which no record has."""
         for name in ("call", "line", "start", "operands", "values"):
             column = getattr(self, name)
             if column.dtype is not INT32:
@@ -74,8 +72,8 @@ class Columns:
 
 
 class Numbers(dict[Geometry, int]):
-    """The numbers of geometries. A geometry gets the next number at its first look-up, and is
-    appended to `listed`."""
+    """The numbers of geometries. A new geometry gets the next number, and is appended to
+    `listed`."""
 
     def __init__(self, listed: list[Geometry]) -> None:
         super().__init__()
@@ -88,8 +86,8 @@ class Numbers(dict[Geometry, int]):
 
 
 class Written(bytearray):
-    """Bytes to which a run appends. `pack` compresses the new bytes and removes them from this
-    bytearray; `since` returns them."""
+    """Bytes to which a run appends. `pack` compresses the new bytes and removes them; `since`
+    returns them."""
 
     def __init__(self, content: bytes = b"") -> None:
         super().__init__(content)
@@ -109,8 +107,7 @@ class Written(bytearray):
         return self.size // 8
 
     def pack(self) -> None:
-        """Compress all bytes that are not compressed yet. The compression reduces rows of loops to
-        a tenth of their size, and takes 0.2 us per row."""
+        """Compress the new bytes: rows of loops shrink to a tenth. This takes 0.2 us per row."""
         self._before += len(self)
         self._packed.append((self._before, zlib.compress(self, 1)))
         self.clear()
@@ -137,11 +134,10 @@ class Written(bytearray):
 
 
 class Windows(NamedTuple):
-    """Windows as columns: the number of each window's storage, the number of its geometry, and an
-    offset.
+    """Windows as columns: the storage, the geometry and the offset of each.
 
-    The offset is the position of the first element, in elements; ANYWHERE if it is only known at
-    run time. `moving` numbers the windows that move, from 0; it is -1 for all other windows."""
+    `offset`: the position of the first element, in elements; ANYWHERE if only known at run time
+    `moving`: numbers the windows that move, from 0; -1 for all others"""
 
     storage: Array
     geometry: Array
@@ -156,8 +152,7 @@ def owners(start: Array) -> Array:
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """Return the function that packs the numbers of a row into bytes. The Call of the row has
-    `tiles` windows."""
+    """Return the function that packs the numbers of a row with `tiles` windows into bytes."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
@@ -167,18 +162,16 @@ def tiles_of(calls: Sequence[Call]) -> Array:
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Return a flag for each Call: whether its rows have values (numbers and registers that the
-    Call leaves open)."""
+    """Return for each Call whether its rows have values: numbers and registers."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
 def apart(
     written: Written, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return the columns and the distinct windows of `count` rows, which `packer` has written.
+    """Return the columns and the distinct windows of `count` rows that `packer` has written.
 
-    Windows are numbered in the order of first use. `moved` lists the offsets of the windows whose
-    position is only known at run time (`Data.offsets`)."""
+    `moved`: the offsets of windows whose position is only known at run time (`Data.offsets`)"""
     call, line, values = np.empty((3, count), INT32)
     operands: list[Array] = []
     start, windows = np.zeros(count + 1, INT32), list[Array]()
@@ -221,10 +214,10 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return (all rows as one array of numbers, bounds). Row i is numbers bounds[i]:bounds[i + 1].
+    """Return (all rows as one array, bounds). Row i is numbers bounds[i]:bounds[i + 1] of the
+    array.
 
-    The numbers of a row are the index of its Call, its line and its windows. If the row has values,
-    their index in `Data.values` follows."""
+    A row consists of its Call, its line, its windows, and the index of its values if it has any."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -239,11 +232,11 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """Return the columns for `rows`, an array with one row after the other (the inverse of
-    `joined`).
+    """Return the columns for `rows`, one row after the other (the inverse of `joined`).
 
-    widths[i] is the number of integers in row i. Raise ValueError if the widths do not add up to
-    the length of `rows`, or if a row has no Call or a length that does not fit its Call."""
+    `widths`: the number of integers in each row
+
+    Raise ValueError if widths and `rows` disagree, or if a row does not fit its Call."""
     narrow = rows.astype(np.int32)
     if (
         (narrow != rows).any()
@@ -268,8 +261,8 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 
 
 def inside(numbers: Any, count: int, things: str) -> None:
-    """Raise ValueError unless all numbers are from 0 to `count` - 1, and so are indices of `count`
-    things. `things` is the word for them in the message."""
+    """Raise ValueError unless all numbers are indices of `count` things. `things` is the word for
+    them in the message."""
     array = np.asarray(numbers)
     if array.size and not (array.min() >= 0 and array.max() < count):
         raise ValueError(f"a row refers to {things} that do not exist: there are {count} {things}")
@@ -280,8 +273,7 @@ mark = Struct("<qqq").pack  # packs an entry of `Data.iterations`
 
 
 class Area(NamedTuple):
-    """The properties of one storage, or of the whole memory if the kernel chose an address there
-    (`placed`). The size is `partitions` and `row_bytes`."""
+    """One storage, or a whole memory in which the kernel chose an address (`placed`)."""
 
     region: MemoryRegion
     name: str
@@ -294,8 +286,9 @@ class Area(NamedTuple):
 class Storages(NamedTuple):
     """The storages of a record, in the order of their first use.
 
-    Storage s has the number number[s] and the properties kinds[kind[s]]. of_window[w] is the index
-    s of the storage of window w."""
+    `number`: the number of each storage
+    `kinds`, `kind`: kinds[kind[s]] are the properties of storage s
+    `of_window`: of_window[w] is the storage s of window w"""
 
     number: Array
     kind: Array
@@ -308,8 +301,8 @@ class Storages(NamedTuple):
         return placed
 
     def areas(self) -> Array:
-        """Return the area of each storage: the number of the first storage in this area. In each
-        memory, the storages with an address that the kernel chose share one area."""
+        """The area of each storage: the number of its first storage. Storages at addresses that the
+        kernel chose share one area in each memory."""
         if not any(kind.placed for kind in self.kinds):
             return self.number
         placed = self.is_placed()
@@ -328,9 +321,9 @@ def storages(
 ) -> Storages:
     """Return the storages of a run's windows.
 
-    `births`: for each allocation of the kernel, packed integers (storage, line). `names`: the names
-    of some storages, by number. The sizes of memories come from the machine of the first of
-    `calls`."""
+    `births`: packed integers (storage, line) for each allocation of the kernel
+    `names`: the names of some storages, by number
+    `calls`: the machine of the first Call has the sizes of memories"""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     lines = np.frombuffer(births, "<i8").reshape(-1, 2)
@@ -367,11 +360,12 @@ def _few_storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """Return the result of `storages` for a small program. Python objects take less time than small
+    """Return `storages` for a small program, with Python objects, which are faster than small
     arrays.
 
-    `number`, `of_window`: fields of the result. `geometry`: the number of a geometry of each
-    storage. `lines`: the numbers in `births`."""
+    `number`, `of_window`: fields of the result
+    `geometry`: a geometry of each storage
+    `lines`: the numbers in `births`"""
     born, kinds = dict(lines.tolist()), dict[Area, int]()
     kind = [
         kinds.setdefault(
@@ -386,11 +380,11 @@ def _few_storages(
 def copied(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Copy the windows with indices `moved` to new storages. Return windows and storages with the
-    copies at the end.
+    """Copy the windows `moved` to new storages. Return all windows and storages, with the copies at
+    the end.
 
-    New storages have no address. Copies share a new storage if their windows are on one storage, or
-    on storages at one address."""
+    The copies have no address. They share a storage if their windows are on one storage, or at one
+    address."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
@@ -415,8 +409,8 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows. Part k is a part of window of[k], has the geometry geometries[number[k]],
-    and begins at element offset[k] of the storage."""
+    """Parts of windows. Part k belongs to window of[k], has the geometry geometries[number[k]], and
+    begins at element offset[k] of the storage."""
 
     of: Array
     geometries: Sequence[Geometry]
@@ -427,8 +421,8 @@ class Parts(NamedTuple):
 def parted_windows(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
-    """Add `parts` as new windows. Return the windows, storages and geometries with new entries at
-    the end. The storages get new entries only in `of_window`."""
+    """Return windows, storages and geometries with `parts` as new windows at the end. Storages
+    change only in `of_window`."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
@@ -437,8 +431,7 @@ def parted_windows(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """Return the Storages with these columns of a file. Raise ValueError if a window has no
-    storage."""
+    """Return the Storages with these columns. Raise ValueError if a window has no storage."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():
@@ -447,8 +440,8 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 
 
 def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
-    """Return a value for each storage number in `numbers`: the value of its last row in `pairs`, or
-    `default` without such a row. A row of `pairs` is (number of a storage, value)."""
+    """Return, for each storage in `numbers`, the value of its last pair (storage, value); `default`
+    without one."""
     if not len(pairs):
         return np.full(len(numbers), default)
     number, value = np.ascontiguousarray(pairs.T)
@@ -461,8 +454,7 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """Return the Area of a storage with this layout: the whole memory if the kernel chose the
-    address."""
+    """Return the Area of a storage, or of the whole memory if the kernel chose the address."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

@@ -1,10 +1,9 @@
-"""The data that instructions use in addition to tiles. With this data and its rows, a program can
-be executed again.
+"""Data that instructions use in addition to tiles, so that a program can be executed again.
 
-A row is one instruction. A Call is a distinct instruction, which the rows of equal instructions
-share. The values of a row are the numbers and registers that its Call leaves open. A key is the
-tuple of these values, each followed by its type. Equal keys are stored once, so different values
-must have different keys."""
+A row is one instruction. A Call is a distinct instruction, which equal rows share. The values of a
+row are the numbers and registers that its Call leaves open. A key is the tuple of these values,
+each followed by its type. Equal keys are stored once, so different values must have different
+keys."""
 
 from __future__ import annotations
 
@@ -55,21 +54,20 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return the part of a key for 0, 0.0, -0.0 or False. This part is NEGATIVE_ZERO for -0.0,
-    which a key must distinguish from 0.0. For the other values, it is the value itself."""
+    """Return the part of a key for a zero or False: the value itself, but NEGATIVE_ZERO for
+    -0.0."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
 
 def value_of(part: Any, kind: type[Any]) -> Any:
-    """Return the value of type `kind` for a part of a key: the inverse of `zero`."""
+    """Return the value of type `kind` for a part of a key (the inverse of `zero`)."""
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
 def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key with plain ints and floats in place of numbers of derived classes (the variable
-    of a loop, a member of an IntEnum). Numpy's numbers stay, because a file can contain them
-    too."""
+    """Return a key with plain ints and floats for numbers of derived classes (a loop variable, an
+    IntEnum). Numpy's numbers stay."""
     pairs: list[Any] = []
     for part, kind in zip(key[::2], key[1::2], strict=True):
         derived = kind not in (int, bool, float, *NUMBERS.values())
@@ -79,14 +77,13 @@ def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class RegisterId(NamedTuple):
-    """The number of a register in the record. The type distinguishes it from other values of a
-    row."""
+    """The number of a register in the record, distinguished by its type."""
 
     number: int
 
 
 def values_of(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values in a key of `Data.values` without types. Registers become RegisterIds."""
+    """Return the values in a key without types. Registers become RegisterIds."""
     return [
         RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
         for value, kind in zip(key[::2], key[1::2], strict=True)
@@ -94,8 +91,8 @@ def values_of(key: tuple[Any, ...]) -> list[Any]:
 
 
 class Leaf(NamedTuple):
-    """A tensor in a kernel's results: its storage and geometry by number, and the offset of its
-    first element in elements."""
+    """A tensor in a kernel's results: its storage, its geometry, and the offset of its first
+    element."""
 
     storage: int
     geometry: int
@@ -103,8 +100,8 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array argument of a launch: its name, the number of its storage, its shape and format, and
-    its rank. If there are several ranks, the name ends with "@" and the number of the rank."""
+    """An array argument of a launch: name, storage, shape, format and rank. If there are several
+    ranks, the name ends with "@" and the rank."""
 
     name: str
     storage: int
@@ -139,10 +136,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a launch. `results`: the kernel's results, with arrays for tensors.
-    `findings`: the code, message and place of each finding. `shares`: for each core, the programs
-    of the grid that it ran. `changed`: the array arguments that the kernel changed, by position
-    among all array arguments."""
+    """The outcome of a launch.
+
+    `results`: the kernel's results, with arrays for tensors
+    `findings`: the code, message and place of each finding
+    `shares`: for each core, the programs of the grid that it ran
+    `changed`: the changed array arguments, by position among all array arguments"""
 
     results: Any
     findings: Sequence[tuple[str, str, Place | None]]
@@ -207,22 +206,24 @@ class Data:
         return number
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """Add a register that an operation computes from the registers `left` and `right`. Return
-        its number. For the operation "constant", `left` is the value. For "load", `left` is the row
-        that loads the register."""
+        """Add a register that an operation computes, and return its number.
+
+        `left`, `right`: registers; for "constant" `left` is the value, for "load" the loading
+            row"""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the record's number for the current value of a kernel's register. If the value
-        depends on no load, it is added as a constant."""
+        """Return the record's number for the current value of a kernel's register. A value without
+        a load becomes a constant."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
-        """Record the window of a tile whose position is only known at run time. `geometry` is the
-        number of its geometry. Return the position of the new entry in `places`."""
+        """Record the window of a tile that moves at run time. Return its position in `places`.
+
+        `geometry`: the number of its geometry"""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:
@@ -232,8 +233,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return the offsets, in elements, that rows use for the windows in `places`: the fixed
-        part if an index picks single elements, otherwise ANYWHERE."""
+        """Return the offsets of the windows in `places`, in elements: ANYWHERE, or the fixed part
+        if an index picks single elements."""
         if not self.places:
             return np.empty(0, np.int64)
         moves, places = (np.array(table, np.int64) for table in (self.moves, self.places))
@@ -250,8 +251,8 @@ class Data:
 
 
 def mapped(value: Any, convert: Callable[[Any], Any], applies: Callable[[Any], bool]) -> Any:
-    """Return a copy of a kernel's result. Each value for which `applies(value)` is true is replaced
-    by `convert(value)`."""
+    """Return a kernel's result with `convert(value)` for each value where `applies(value)` is
+    true."""
     if applies(value):
         return convert(value)
     if isinstance(value, dict):

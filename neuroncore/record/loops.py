@@ -24,10 +24,10 @@ def no_slots(count: int) -> npt.NDArray[Any]:
 
 @inlined
 def mixed(key: Any, value: Any) -> Any:
-    """Return the hash, with 30 bits, of `value` and of the hash `key`.
+    """Return a 30-bit hash of `value` and of the hash `key`, equal in plain Python and compiled
+    loops.
 
-    The result is the same in plain Python and in compiled loops. The multiplication spreads small
-    numbers. Without it, thousands of rows with small numbers would share a slot."""
+    The multiplication spreads small numbers. Otherwise, thousands of rows would share a slot."""
     low = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
     spread = (low * 0x2C1B3C6D) & 0x3FFFFFFF
     return spread ^ (spread >> 15)
@@ -35,8 +35,7 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Return the slot in which the search for the hash `key` begins. `slots` is the number of
-    slots, a power of 2."""
+    """Return the first of `slots` (a power of 2) in which to search for the hash `key`."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -64,10 +63,11 @@ def apart(
     """Split the rows in `words`, from row `first` on, into the columns `call` to `values`
     (`record.columns.Columns`). Return the row after the last one.
 
-    The first word (64 bits) of a row contains ~call in the upper half and the line in the lower
-    half. Three words for each window follow. If the row has values, a word with their index
-    follows. `tiles` lists the number of windows of each Call, and `has_values` a flag for each Call
-    with values."""
+    A row is a 64-bit word (~call in the upper half, line in the lower), three words for each
+    window, and a word with the index of its values.
+
+    `tiles`: the number of windows of each Call
+    `has_values`: whether each Call has values"""
     at, operand, i = 0, 0, first
     before, count = start[first], words.shape[0]
     while at < count:
@@ -105,11 +105,10 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
     """Set boxes[w] for each window w, from the column ROW on.
 
-    The row boxes[w] gets the box of the window, and whether the window fills the box (DENSE). If
-    the window does not fill the box, the row also gets the byte of the area at which the pattern
-    begins (START) and its form (OWN_FORM); otherwise both are -1. Window w has the geometry
-    table[geometry[w]] and begins at element offset[w]. If the position of a window is unknown, its
-    box is the whole storage."""
+    Window w has the geometry table[geometry[w]] and begins at element offset[w]. At an unknown
+    offset, its box is the whole storage. DENSE is set if the window fills its box. Otherwise START
+    is the first byte of its pattern in the area, and OWN_FORM its form; both are -1 for dense
+    windows."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         boxes[w, START], boxes[w, OWN_FORM] = -1, -1
@@ -144,8 +143,8 @@ def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:
-    """Find the distinct rows of a table of integers. Return (the first index of each distinct row,
-    the number of each row's distinct row)."""
+    """Return (the index of each distinct row's first copy, the distinct row of each row) for a
+    table of integers."""
     if len(rows) <= FEW or not rows.shape[1]:
         return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows)
@@ -167,13 +166,11 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Find the distinct rows with a hash table, and return how many there are. Set `first` and
-    `number` to the results of `distinct`.
+    """Find the distinct rows with the hash table `slots`, and return how many there are. Set
+    `first` and `number` to the results of `distinct`.
 
-    `slots` is the hash table. It stores the index of each distinct row in the slot of the row's
-    hash, or in the next free slot. Rows that differ only in the lowest three bits of their first
-    number have neighboring slots. Such rows are frequent, because new tensors are numbered
-    consecutively."""
+    A slot stores the index of a distinct row. Rows that differ only in the lowest three bits of
+    their first number have neighboring slots: new tensors often have such numbers."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = mixed(0, rows[i, 0] >> 3)
@@ -201,12 +198,12 @@ def overlaps(
 ) -> None:
     """List the boxes that each box overlaps in its area, including the box itself.
 
-    The boxes that box p overlaps are written to `neighbors` from index place[p] on. Afterwards
-    place[p] is the index after the last of these boxes. If `neighbors` is empty, the boxes are only
-    counted.
-
-    `order` lists the numbers of the boxes, sorted by area and first row. The boxes of area a are
-    order[start[a]:end[a]]. A box is [row, row_end, byte, byte_end]."""
+    `order`: the boxes, sorted by area and first row
+    `start`, `end`: the boxes of area a are order[start[a]:end[a]]
+    `box`: a box is [row, row_end, byte, byte_end]
+    `place`: the boxes that box p overlaps are written from neighbors[place[p]] on; then place[p] is
+        the index after them
+    `neighbors`: if it is empty, the boxes are only counted"""
     lists = neighbors.shape[0] > 0
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
@@ -236,9 +233,11 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
     3. the first box of each piece,
     4. the extents [row, row_end, byte, byte_end] of each piece.
 
-    A box is [area, row, row_end, byte, byte_end, dense]. `in_order` lists the numbers of the boxes,
-    sorted by area and first byte. On chip, a box that begins at or after the end of all earlier
-    boxes of a piece begins a new piece. In HBM, an area is one piece."""
+    `boxes`: a box is [area, row, row_end, byte, byte_end, dense]
+    `in_order`: the boxes, sorted by area and first byte
+
+    On chip, a box that begins after all earlier boxes of a piece begins a new piece. In HBM, an
+    area is one piece."""
     of_box, first = np.zeros(boxes.shape[0], np.int32), np.zeros(boxes.shape[0], np.int32)
     extents = np.zeros((boxes.shape[0], 4), np.int64)
     last = -1

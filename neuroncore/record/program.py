@@ -1,9 +1,9 @@
-"""The record of a run: the instructions that the run issued, their windows and their lines.
+"""The record of a run: its instructions with their windows and lines.
 
-A row of numbers is one instruction. Equal instructions repeat one distinct instruction, the Call. A
-window is some elements of a tensor (`record.columns`). Tables such as the distinct windows and the
-boxes of bytes are made when they are needed. A row takes 60 bytes, or 80 bytes if it touches a new
-tile. Long programs are compressed: a row of a loop then takes 6 bytes."""
+A row of numbers is one instruction. Its Call is the distinct instruction, and a window is some
+elements of a tensor (`record.columns`). Tables such as the boxes of bytes are made when needed. A
+row takes 60 bytes, or 80 bytes with a new tile. Long programs are compressed: a row of a loop then
+takes 6 bytes."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ class Program:
         return self.count
 
     def make_room(self) -> bool:
-        """Return whether the record has room for the next instruction: fewer than `limit` rows. If
-        there are PACKED new rows, compress them first."""
+        """Return whether the record has fewer than `limit` rows. Compress PACKED new rows first."""
         if self.room <= self.count < self.limit:
             self.rows.pack()
             self.births.pack()
@@ -124,14 +123,14 @@ class Program:
     # --- writing -------------------------------------------------------------------------------
 
     def wait(self, consumer: int, producer: int) -> None:
-        """Let instruction `consumer` begin only after instruction `producer`. A pair is ignored if
-        either is -1 or not recorded."""
+        """Let instruction `consumer` begin only after instruction `producer`. Instructions that are
+        not recorded (-1) are ignored."""
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
 
     def decide(self, load: Load, value: int) -> None:
-        """Record that the kernel branches on a register with the value `value` from `load`. All
-        later instructions wait for this load."""
+        """Record that the kernel branches on `value` from `load`. All later instructions wait for
+        this load."""
         if load.row < len(self):
             self._decisions.extend((len(self), load.row))
             frame = source.user_frame()
@@ -150,8 +149,8 @@ class Program:
         return self.count - 1
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """Return the index in `lines` of the place in the user's code that issues the next row.
-        This is called once per row."""
+        """Return the index in `lines` of the place that issues the next row. Call this once per
+        row."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
@@ -163,9 +162,10 @@ class Program:
         return index
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
-        """Return the window of a tile: (storage, geometry, offset in elements), the first two by
-        number. If the position is only known at run time, the window is recorded in `Data.places`,
-        and the offset is MOVING plus its number there."""
+        """Return the window of a tile: (storage, geometry, offset in elements).
+
+        The offset of a window that moves at run time is MOVING plus its position in
+        `Data.places`."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         geometry = tile.geometry if tile.picks is None else tile.picked_from.geometry
@@ -173,7 +173,7 @@ class Program:
         return tile.storage.id, self.numbers[geometry], MOVING + moving
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
-        """Record that the host has copied a tile to the new storage `copied`."""
+        """Record that the host has copied a tile to the storage `copied`."""
         self.data.copies[copied.id] = self._leaf(tile)
 
     def returns(self, result: Any) -> None:
@@ -191,13 +191,13 @@ class Program:
     # --- reading -------------------------------------------------------------------------------
 
     def edges(self) -> Array:
-        """Return pairs of instructions, shape [edges, 2]: the first waits for the second, an
-        earlier one, because of depends_on or a loaded register."""
+        """Return pairs of instructions, shape [edges, 2]. The first waits for the second because of
+        depends_on or a loaded register."""
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
-        """Return, for each instruction, the last load that decided a branch before it; -1 if there
-        is none. The instruction must wait for this load."""
+        """Return, for each instruction, the last load before it that decided a branch; -1 for none.
+        The instruction must wait for this load."""
         last = np.full(len(self), -1, np.int32)
         if not self._decisions:
             return last
@@ -224,8 +224,8 @@ class Program:
         return kept.areas if kept else self.boxes().areas
 
     def raw(self) -> tuple[Array, Array]:
-        """Return (all rows as integers, one after the other; the bounds of the rows in this array).
-        See `record.columns.joined`."""
+        """Return (all rows as one array of integers, bounds of the rows), as
+        `record.columns.joined` does."""
         return joined(self._reading().columns)
 
     def operand_windows(self) -> Array:
@@ -256,8 +256,8 @@ class Program:
         return self._reading().storages
 
     def same_operands(self, other: Program) -> bool:
-        """Return whether the two programs share operands, because `with_rows` made one from the
-        other."""
+        """Return whether `with_rows` made one program from the other, so that they share
+        operands."""
         mine, theirs = self._reading(), other._reading()
         return mine.columns.operands is theirs.columns.operands and mine.boxes is theirs.boxes
 
@@ -269,8 +269,7 @@ class Program:
         return self.calls[int(self._reading().columns.call[self.users()[writes[-1]]])]
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return make(), which is called once per `key`. The result must depend only on this
-        program."""
+        """Return make(), called once per `key`. The result must depend only on this program."""
         results = self._reading().results
         return results[key] if key in results else results.setdefault(key, make())
 
@@ -305,18 +304,18 @@ class Program:
         return kept if kept and len(kept.columns.call) == len(self) else None
 
     def free_tables(self) -> None:
-        """If the record is long, free its tables of windows, storages and boxes until they are
-        needed again. They are then made again from the rows, with the same numbers. Columns and
-        areas are kept."""
+        """Free the tables of windows, storages and boxes if the record is long. They are made again
+        when needed. Columns and areas are kept."""
         read = self._read
         if read is not None and read.from_rows and len(self) >= LONG:
             self._kept = KeptTables(read.columns, read.boxed, read.boxes.areas, read.results)
             self._read = None
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
-        """Return a program on the same windows in which instruction i has the Call
-        instead[rows[i]]. If rows[i] is -1, the instruction keeps its Call. The new program can be
-        scheduled, but not executed."""
+        """Return a program with the Call instead[rows[i]] for instruction i, or its old Call if
+        rows[i] is -1.
+
+        It has the same windows. It can be scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
@@ -325,8 +324,8 @@ class Program:
         return varied
 
     def with_copies(self, chosen: Array) -> Program:
-        """Return a program in which the operands that `chosen` flags use copies of their tensors.
-        The compiler places the copies. The program can be scheduled, but not executed."""
+        """Return a program with copied tensors for the operands that `chosen` flags. The compiler
+        places the copies. The program can be scheduled, but not executed."""
         varied = copy.copy(self)
         varied._read = self._reading().copied(chosen)
         return varied
@@ -335,9 +334,11 @@ class Program:
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
         """Return a program with the rows `columns`. It can be scheduled, but not executed.
-        `columns` uses this program's numbers of Calls and windows; the next higher numbers are the
-        Calls in `calls` and the windows in `parts`. Row i of this program becomes the rows from
-        begin[i] on. This program must have no `edges`, because their row numbers stay unchanged."""
+
+        `calls`, `parts`: new Calls and windows, numbered after this program's
+        `begin`: row i becomes the rows from begin[i] on
+
+        This program must have no `edges`, because their rows are not changed."""
         read, varied = self._reading(), copy.copy(self)
         windows, storages_used, geometries = parted_windows(
             read.storages, read.windows, read.geometries, parts
@@ -354,9 +355,9 @@ class Program:
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """Return a program with the rows in another order: its row k is row rows[k]. The new
-        program can also be executed. This program must have no registers, and each row must stay
-        within its program of the grid."""
+        """Return a program whose row k is row rows[k]. It can also be executed.
+
+        There must be no registers. Each row must stay within its program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -382,8 +383,7 @@ class Program:
         return source.place_of(self.lines[line])
 
     def name_of(self, kind: Area) -> str:
-        """Return the name of a tensor. Without a name, return the variable to which the line of its
-        allocation assigns, or ""."""
+        """Return the name of a tensor, or the variable in the line of its allocation, or ""."""
         born = self.place(kind.line).text if kind.line >= 0 else ""
         variable = ASSIGNED.match(born)
         return kind.name or (variable[1] if variable else "")
@@ -391,8 +391,7 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return, by name, the columns of numbers to save in a file, except the columns of
-        storages."""
+        """Return, by name, the columns to save in a file, except the columns of storages."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
@@ -400,9 +399,10 @@ class Program:
     def restore(
         self, saved: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
     ) -> None:
-        """Restore the columns that `kept` returned, for storages with these numbers and kinds. The
-        program must already have its Calls and geometries. No row can be appended afterwards. Raise
-        ValueError if rows don't fit the Calls, or if a window has no storage."""
+        """Restore the columns of `kept`, with storages of these numbers and kinds. Calls and
+        geometries must exist. No row can be appended afterwards.
+
+        Raise ValueError if rows don't fit the Calls, or if a window has no storage."""
         columns = parted(saved["rows"], saved["widths"], self.calls)
         windows = Windows(*(saved[name] for name in Windows._fields))
         storages_used = restored(number, kind, kinds, windows)
@@ -413,8 +413,8 @@ class Program:
             column.frombytes(saved[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
-        """Raise ValueError unless every row refers to lines and windows that exist, and every
-        window is inside its tensor."""
+        """Raise ValueError if a row has no line or window, or if a window is outside of its
+        tensor."""
         read = self._reading()
         columns, windows = read.columns, read.windows
         inside(columns.operands, len(windows.storage), "windows")
@@ -441,14 +441,14 @@ COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
 
 def _values(column: array[int]) -> Array:
-    """Return a copy of a column as a numpy array. A column can't grow while numpy refers to its
+    """Return a copy of a column as a numpy array: a column can't grow while numpy uses its
     memory."""
     return np.array(column, column.typecode)
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return `table` with new row numbers. Each entry has `width` numbers. The first is a row i of
-    the record, which becomes begin[i]."""
+    """Return `table`, entries of `width` numbers, with begin[i] for row i, the first number of an
+    entry."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]
     return array("q", entries.reshape(-1).tolist())
@@ -456,10 +456,11 @@ def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The programs of one launch, one for each core. `about` has notes of the caller that made the
-    record: text, numbers, and lists and dicts of both. `setting` has the settings of the launch;
-    without settings, the programs can be timed but not executed again. `outcome` has the results of
-    the launch."""
+    """The programs of one launch, one for each core.
+
+    `about`: notes of the caller: text, numbers, lists and dicts
+    `setting`: the settings of the launch; without them, programs can only be timed
+    `outcome`: the results of the launch"""
 
     programs: Sequence[Program]
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -41,8 +41,8 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # the number of columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Return a program as tables of JSON and as columns of integers. New bytes of constants are
-    appended to `blobs`; the JSON stores their index in `blobs`."""
+    """Return a program as tables of JSON and columns of integers. The JSON refers to bytes of
+    constants by their index in `blobs`, where new ones are appended."""
     data = program.data
     tables = {
         "order": program.order,
@@ -73,7 +73,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
 
 
 def _numbered(content: bytes, blobs: list[bytes]) -> int:
-    """Return the index of the object `content` in `blobs`. A new object is appended."""
+    """Return the index of the object `content` in `blobs`, after appending it if it is new."""
     for number, blob in enumerate(blobs):
         if blob is content:
             return number
@@ -91,8 +91,8 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
-    """Return the program that `written` converted. Damaged tables raise ValueError or other errors
-    (`record.saved.DAMAGED`). A call that its machine refuses raises KernelError."""
+    """Return the program that `written` converted. Raises `record.saved.DAMAGED` for damaged
+    tables, and KernelError for a call that its machine refuses."""
     number, kind, *kept = columns
     program = Program()
     program.geometries += [_geometry(value(entry)) for entry in tables["geometries"]]
@@ -141,8 +141,8 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
 
 
 def _called(entry: dict[str, Any], index: int) -> Call:
-    """Return the Call of entry `index` in the table of Calls. Raise KernelError if the machine
-    refuses the Call, and ValueError if the entry is damaged."""
+    """Return the Call of an entry. Raise KernelError if the machine refuses it, and ValueError if
+    the entry is damaged."""
     instruction, chip = value(entry["instruction"]), value(entry["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(
@@ -169,8 +169,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one argument of a Call as {name: argument}. For a list of tiles, the dict also
-    contains the view of each tile under a name such as `tiles[0]`."""
+    """Return {name: argument} for one argument of a Call. For a list of tiles, add the view of each
+    tile under a name such as `tiles[0]`."""
     name, declared = parameter.name, parameter.declared
     argument = arguments[name]
     if isinstance(declared, Operand) and declared.many:

@@ -21,9 +21,8 @@ from neuroncore.record.program import Program
 
 
 class Registers:
-    """The values of a program's registers, by their numbers in the record. A register is a
-    constant, is computed from earlier registers, or is loaded by an instruction. `loaded` maps rows
-    to the values that they have loaded."""
+    """The values of a program's registers, by number. A register is a constant, is loaded, or is
+    computed from earlier registers. `loaded` maps rows to the values that they have loaded."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers
@@ -31,8 +30,8 @@ class Registers:
         self.loaded: dict[int, int] = {}
 
     def value(self, number: int) -> int:
-        """Return the value of a register. Raise UsageError if it depends on a load that has not
-        been executed yet."""
+        """Return the value of a register. Raise UsageError if it depends on a load that is not
+        executed yet."""
         values, table = self._values, self._made
         while len(values) <= number:
             at = 3 * len(values)
@@ -60,9 +59,10 @@ class Registers:
 
 
 class Move(NamedTuple):
-    """How an index moves a window: as a whole (kind 0), or each row (1) or element (2) separately.
-    An index i, at most `limit`, moves by i * `step` elements. The index is a register if
-    `by_register` is 1, otherwise a tile."""
+    """How an index i (at most `limit`) moves a window by i * `step` elements.
+
+    `kind`: 0 moves the whole window, 1 each row, 2 each element
+    `by_register`: 1 if the index is a register, 0 if it is a tile"""
 
     kind: int
     step: int
@@ -71,8 +71,8 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Some elements of a tensor. `tensor` is the number of its storage. `offset` is the position of
-    the first element, in elements, without the part that `moves` add at run time."""
+    """Some elements of a tensor. `tensor` is the number of its storage. The first element is at
+    `offset`, in elements, before indices move the window (`moves`)."""
 
     tensor: int
     geometry: Geometry
@@ -83,10 +83,11 @@ class Window(NamedTuple):
 class Row(NamedTuple):
     """One instruction.
 
-    `call`: the distinct instruction of the record, without data. `line`: the number of the source
-    line in the record. `windows`: the windows of the operands by name. `indices`: the windows of
-    the index tiles in order. `values`: the arguments that the Call leaves open, by name. `offsets`:
-    the registers on which the positions of windows depend."""
+    `call`: the distinct instruction, without data
+    `line`: the number of the source line
+    `windows`, `values`: the windows of operands and the open arguments, by name
+    `indices`: the windows of index tiles
+    `offsets`: the registers on which positions of windows depend"""
 
     call: Call
     line: int
@@ -145,7 +146,7 @@ class Rows:
         return Window(tensor, geometries[row], offset, tuple(self._moves[moving]))
 
     def _read(self, number: int) -> list[Any]:
-        """Return entry `number` of `Data.values` as a list, with RegisterIds for registers."""
+        """Return entry `number` of `Data.values` as a list, with RegisterIds."""
         return values_of(self._keys[number])
 
 

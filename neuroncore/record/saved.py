@@ -1,12 +1,12 @@
 """Saves records to files, and loads them. A file contains the programs, settings and outcome of a
 launch.
 
-A file is plain data. It begins with a line that names its format. The rest is compressed: JSON,
-columns of integers, and bytes of arrays. Loading a file executes none of its contents. It checks
-that every call is legal for its machine, and that every window is inside its tensor.
+A file begins with a line that names its format. The rest is compressed: JSON, integers, and bytes
+of arrays. Loading a file executes none of its contents. It checks that every call is legal for its
+machine, and that every window is inside its tensor.
 
-Instructions and machines are looked up by name when a file is loaded. So a record must be made
-again if the parameters of a clause change, or if an API function issues other instructions."""
+Instructions and machines are looked up by name. So a record must be made again if the parameters of
+a clause change, or if an API function issues other instructions."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def save(record: Record, path: Path) -> None:
 
 
 def packed(record: Record, arrays: bool = True) -> bytes:
-    """Return a record as the bytes of a file. If `arrays` is False, the values of inputs and the
-    outcome are left out. Raise TypeError or UsageError for data that a file can't contain."""
+    """Return a record as the bytes of a file. Without `arrays`, values of inputs and the outcome
+    are left out. Raise TypeError or UsageError for data that a file can't contain."""
     if not arrays:
         setting = record.setting
         bare = None if setting is None else replace(setting, arrays={})
@@ -80,16 +80,17 @@ def packed(record: Record, arrays: bool = True) -> bytes:
 
 
 def load(path: Path) -> Record:
-    """Return the record in a file that `save` wrote. Raise UsageError if the file can't be read or
-    is not an intact record of this version, or if a call's machine refuses the call."""
+    """Return the record in a file. Raise UsageError if the file is not an intact record of this
+    version, or if a machine refuses a call."""
     with reading(path):
         content = path.read_bytes()
     return unpacked(content, path)
 
 
 def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
-    """Return the record for bytes that `packed` returned. The decompressed contents may have at
-    most `largest` bytes. Raises the errors of `load`; their messages name `path`."""
+    """Return the record for the bytes of a file. Raises the errors of `load`, which name `path`.
+
+    `largest`: the limit in bytes of the decompressed contents"""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
@@ -163,8 +164,8 @@ def _record(content: bytes) -> Record:
 
 
 def _array(values: Any, blobs: list[bytes]) -> list[Any]:
-    """Append the bytes of an array to `blobs`. Return its JSON: [name of its format, shape, index
-    of its bytes in `blobs`]."""
+    """Append the bytes of an array to `blobs`. Return [name of its format, shape, index in
+    `blobs`]."""
     array = np.asarray(values)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     blobs.append(array.tobytes())

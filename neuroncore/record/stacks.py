@@ -12,17 +12,18 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function on the kernel's call stack, with the current place in its source, and with its
-    integer variables by name, including loop variables."""
+    """A function on the kernel's call stack: its current place, and its integer variables by
+    name."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]
 
 
 class Witness(Program):
-    """A program that also records call stacks. stacks[stack[i]] is the stack of instruction i,
-    innermost frame first. This takes some microseconds per instruction, and up to a kilobyte per
-    distinct stack."""
+    """A program that also records call stacks: stacks[stack[i]] of instruction i, innermost frame
+    first.
+
+    This takes some microseconds per instruction, and up to a kilobyte per distinct stack."""
 
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(limit)
