@@ -54,8 +54,8 @@ class Checked:
 
     @property
     def extent(self) -> str:
-        """A line that states what the check covered: the numbers of files, saved runs and launches,
-        and the sentences in `orders`, `verified` and `unfinished`."""
+        """A line that states what the check covered: files, saved runs and launches, and the
+        sentences in `orders`, `verified` and `unfinished`."""
         extent_of_sources = (
             [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
         )
@@ -193,8 +193,8 @@ def together(checks: Sequence[Checked]) -> Checked:
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings sorted by file and line; findings without a line come last. Only the
-    first finding of each code and line is kept."""
+    """Return the findings by file and line, only the first of each code and line. Findings without
+    a line come last."""
     first: dict[Any, Finding] = {}
     for finding in findings:
         spot = (finding.place.file, finding.place.line) if finding.place else (finding.message, 0)
@@ -227,8 +227,8 @@ def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _descriptor(code: str) -> dict[str, Any]:
-    """Return SARIF's descriptor of a code (section 3.49). A code without a row in `rules()` is the
-    code of an error. Its descriptor refers to `neuroncore explain`."""
+    """Return SARIF's descriptor of a code (section 3.49). The code of an error refers to
+    `neuroncore explain`."""
     rule = rules().get(code)
     if rule is None:
         return {"id": code, "help": {"text": f"neuroncore explain {code}"}}
@@ -242,8 +242,8 @@ def _descriptor(code: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, index: int) -> dict[str, Any]:
-    """Return SARIF's result for a finding (section 3.27). SARIF has no level "advice", so the
-    severity is also stated as a property.
+    """Return SARIF's result for a finding (section 3.27). The severity is also a property, because
+    SARIF has no level "advice".
 
     `index`: the index of the finding's code in the list of descriptors"""
     sentences = [finding.message, *([f"Hint: {finding.hint}"] if finding.hint else [])]
@@ -268,8 +268,8 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Return the URI of a file (section 3.4.3). It is relative to the working folder if the file is
-    there, as code scanning expects."""
+    """Return the URI of a file (section 3.4.3), relative to the working folder as code scanning
+    expects."""
     path = Path(file).resolve()
     is_inside = path.is_relative_to(Path.cwd())
     return path.relative_to(Path.cwd()).as_posix() if is_inside else path.as_uri()

@@ -67,12 +67,10 @@ def run(
     words: Sequence[str],
     limits: ExecutionLimits,
 ) -> FileRun:
-    """Run a file, or one of its kernels, with `neuroncore run --json` and the further options
-    `words`.
+    """Run a file, or one of its kernels, with `neuroncore run --json` and the options `words`.
 
-    An error that refuses the kernel becomes a finding. If the process ends without a result, there
-    is no finding, but `FileRun.unfinished` states the reason. Raise UsageError if the command
-    reports wrong usage."""
+    An error that refuses the kernel becomes a finding. If there is no result, `FileRun.unfinished`
+    states the reason. Raise UsageError for wrong usage of the command."""
     what_runs = f"{file}::{kernel}" if kernel else str(file)
     arguments = ["run", "--json", what_runs, *(["--target", target] if target else []), *words]
     if limits.here:
@@ -127,8 +125,7 @@ def _file_run(output: str, code: int, errors: bytes) -> FileRun:
 
 
 def _refused(failure: dict[str, Any]) -> Finding:
-    """Return the finding for an error that refused a kernel. `failure` is the error as a dict
-    (`KernelError.to_dict`)."""
+    """Return the finding for an error (`KernelError.to_dict`) that refused a kernel."""
     place = None
     if failure["line"] is not None:
         column = failure["column"] - 1
@@ -146,9 +143,8 @@ def _refused(failure: dict[str, Any]) -> Finding:
 
 
 def _frames(stack: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the frames of a kernel's error as text, innermost first. Each text has the place at
-    which the next frame called its function, and the frame's integer variables, such as loop
-    variables."""
+    """Yield the frames of a kernel's error as text, innermost first: the place, and integer
+    variables such as loop variables."""
     for depth, frame in enumerate(stack):
         numbers = [f"{name}={v}" for name, v in frame.items() if name not in ("function", "place")]
         inside = f" ({', '.join(numbers[:8])})" if numbers else ""

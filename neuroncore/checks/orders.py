@@ -1,10 +1,9 @@
-"""Replays of a record in other orders that the device may choose: other orders of the instructions
-of several cores, and of the iterations of a parallel loop.
+"""Replays of a record in other orders that the device may choose: orders of the cores, and of the
+iterations of a parallel loop.
 
-A row is the number of an instruction in the program of its core. A storage is the memory of one
-tensor. A step is one instruction in a replay of all cores. A race is a pair of accesses to the same
-bytes whose order is undefined (`checks.races`).
-"""
+A row is the number of an instruction in its core's program. A storage is the memory of one tensor.
+A step is one instruction in a replay of all cores. A race is a pair of accesses to the same bytes
+whose order is undefined (`checks.races`)."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ MEETING, REGISTERS = -1, -2  # resources that iterations share, other than stora
 
 @dataclass(frozen=True)
 class _Loop:
-    """One run of a parallel loop. Each iteration is a list of rows and of runs of inner loops, in
-    the order of the program."""
+    """One run of a parallel loop: for each iteration, its rows and its inner loops in program
+    order."""
 
     number: int
     iterations: list[list[int | _Loop]] = field(default_factory=list)
@@ -47,25 +46,24 @@ Items = list[int | _Loop]
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """A program and the other orders of its rows that are possible because the iterations of a
-    parallel loop may run in any order."""
+    """A program, and its other possible orders: iterations of parallel loops may run in any
+    order."""
 
     program: Program
 
     def rows(self, seed: int) -> Array:
-        """Return the rows of the program in another order. For seed 0, the iterations of every loop
-        are reversed; for other seeds, their order is random.
+        """Return the program's rows with the iterations of each loop reversed (seed 0) or in random
+        order.
 
-        If iterations share resources, each iteration is split before its first instruction that
-        uses one. The first parts of all iterations run in the new order, and then the second parts
-        in the program's order. A loop that shares resources keeps the program's order if it also
-        uses tensors at addresses that the kernel specifies."""
+        If iterations share resources, only the parts before the first such use are reordered. The
+        second parts run afterwards, in program order. If the loop also uses tensors at addresses
+        that the kernel chose, it keeps its order."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
-        """Return a flag for each iteration: whether it has another position in its loop if the
-        program runs in the order `rows`. Loops with one iteration are left out."""
+        """Return which iterations have another position in their loop in the order `rows`. Loops
+        with one iteration are left out."""
         at, flags = _positions(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -86,8 +84,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """The rows of the program and the runs of its outermost parallel loops, in order. If the
-        program has registers, there are no loops, because registers decide which rows exist."""
+        """The rows and outermost parallel loops of the program. If it has registers, there are no
+        loops, because registers decide which rows exist."""
         marks = self.program.data.marks().tolist()
         top: Items = []
         around, last = [top], 0
@@ -128,16 +126,17 @@ class Permutations:
         return {resource for resource, count in counts.items() if count > 1}
 
     def _until(self, rows: Rows, shared: set[int]) -> int:
-        """Return the number of rows of an iteration before its first use of a shared resource."""
+        """Return how many rows of an iteration precede its first use of a shared resource."""
         uses = (k for k, row in enumerate(rows) if shared & self._sharing.get(row, set()))
         return next(uses, len(rows))
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """For each row, the resources that it uses and that iterations may share. A resource is an
-        integer: the number of a storage that is declared as shared, MEETING or REGISTERS. MEETING
-        is used by instructions that wait for other cores. REGISTERS are the accumulator registers,
-        if the program adds to their contents."""
+        """The resources of each row that iterations may share, as integers:
+
+        * the numbers of storages that are declared as shared;
+        * MEETING, for instructions that wait for other cores;
+        * REGISTERS, the accumulator registers, if the program adds to their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -174,9 +173,8 @@ class Permutations:
 
 
 def _begun(around: Items, number: int) -> Items:
-    """Begin an iteration of loop `number`, and return the empty list for its rows. The iteration
-    continues the last item of `around` if this is a run of the same loop. Otherwise it begins a new
-    run."""
+    """Begin an iteration of loop `number` at the end of `around`, and return the empty list for its
+    rows. It continues the last item if that is the same loop."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)
@@ -214,10 +212,12 @@ STAYS = 0.9  # the probability that a core continues when others could run
 
 @dataclass(frozen=True)
 class Iterations:
-    """The result of running iterations in other orders. `tried` counts the replays, `among` the
-    iterations in parallel loops, and `moved` the iterations that had another position in at least
-    one replay. `finding` is a difference of the results. `untried` is a sentence with the reason if
-    there was no replay."""
+    """The result of running iterations in other orders.
+
+    `tried`: the number of replays
+    `among`, `moved`: the iterations in parallel loops, and those that had another position
+    `finding`: a difference of the results
+    `untried`: a sentence with the reason if there was no replay"""
 
     tried: int = 0
     moved: int = 0
@@ -237,10 +237,12 @@ class Iterations:
 
 @dataclass(frozen=True)
 class Orders:
-    """The result of running the cores in other orders: the number of replays (`tried`), of races
-    (`open`), and of races whose accesses were reversed in at least one replay (`reversed`).
-    `finding` is a difference of the results, for other orders of cores or of iterations.
-    `indexed`: cores access shared data through an index (`SharedBoxes.indexed`)"""
+    """The result of running the cores in other orders.
+
+    `tried`: the number of replays
+    `open`, `reversed`: the number of races, and of those whose accesses were reversed
+    `finding`: a difference of the results
+    `indexed`: whether cores access shared data through an index (`SharedBoxes.indexed`)"""
 
     tried: int
     open: int
@@ -271,13 +273,12 @@ def _outcome(finding: Finding | None, tried: int) -> str:
 
 
 def compare_orders(record: Record, count: int) -> Orders:
-    """Replay a record in other orders, until the bits of a result differ. First the cores of all
-    ranks run in up to `count` other orders. The results are compared with a replay in which each
-    step runs the first core that can run. Then the iterations of parallel loops run in up to
-    `count` other orders. The results are compared with a replay in the recorded order.
+    """Replay a record in other orders, until the bits of a result differ. Raises the errors of
+    `Replay`.
 
-    Raises the errors of `Replay`.
-    """
+    First the cores run in up to `count` other orders, compared with an order in which the first
+    able core always continues. Then the iterations of parallel loops run in up to `count` other
+    orders, compared with the recorded order."""
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     orders = _of_cores(record, world, count)
     if orders.finding:
@@ -342,8 +343,8 @@ def _permuted(
     rows: Sequence[Array],
     expected: Sequence[Array],
 ) -> str:
-    """Run each program in the order `rows`, and describe the first result that differs from
-    `expected`. Return "" if no result differs."""
+    """Run each program in the order `rows`. Describe the first result that differs from `expected`,
+    or return ""."""
     permuted = [
         permutations.program.permuted(order)
         for permutations, order in zip(programs, rows, strict=True)
@@ -358,9 +359,8 @@ def _permuted(
 def _iterations_finding(
     differing: str, programs: Sequence[Permutations], rows: Sequence[Array]
 ) -> Finding:
-    """Return the finding for iterations whose order matters. Its place is the second instruction of
-    the first reversed pair (`Permutations.swapped`). Without such a pair, it is a note without a
-    place."""
+    """Return the finding for iterations whose order matters, at the second of the first reversed
+    instructions (`Permutations.swapped`). Without these, it is a note."""
     pairs = (
         (permutations.program, permutations.swapped(order))
         for permutations, order in zip(programs, rows, strict=True)
@@ -388,8 +388,8 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _ByPriority:
-    """A schedule that runs the core with the lowest value in `priorities` among the cores that can
-    run. If several have this value, it runs the core with the lowest number."""
+    """A schedule that runs the core with the lowest of `priorities`, and the lowest number, that
+    can run."""
 
     def __init__(self, priorities: Sequence[int]) -> None:
         self.priorities = priorities
@@ -399,9 +399,8 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """A schedule at random. With probability STAYS, it chooses the first of the cores that can run
-    (`able`): the core of the last step, if that core can continue. Otherwise it chooses any of
-    them."""
+    """A schedule at random. With probability STAYS, the first of the cores that can run continues:
+    the core of the last step if possible. Otherwise any of them does."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -413,8 +412,8 @@ class _AtRandom:
 
 
 def _turns(number: int, cores: int) -> _ByPriority | _AtRandom:
-    """Return the schedule of replay `number`. In replay 0, the core with the highest number runs
-    first. In other replays, cores take turns at random."""
+    """Return the schedule of replay `number`: the highest core first in replay 0, otherwise at
+    random."""
     return _AtRandom(number) if number else _ByPriority([-core for core in range(cores)])
 
 
@@ -425,8 +424,8 @@ def _replayed(record: Record, turns: _ByPriority | _AtRandom) -> tuple[list[Arra
 
 
 def _outcomes(replay: Replay) -> list[Array]:
-    """Run a replay to its end. Return copies of the result arrays, and then copies of the inputs
-    that the replay changed."""
+    """Run a replay to its end. Return copies of its results, and then of the inputs that it
+    changed."""
     results = replay.results()
     return [np.array(array) for array in (*_arrays(results), *replay.changed().values())]
 
@@ -452,8 +451,8 @@ def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
 
 
 def _later(suspects: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:
-    """Return a flag for each race: whether its second access came after its first access. `order`
-    has the core of each step."""
+    """Return whether each race's second access came after its first. `order`: the core of each
+    step."""
     at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
     rows = [
         [at[launch.threads[access.thread].core][access.row] for access in (race.first, race.second)]
@@ -478,9 +477,8 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding for cores whose order matters. It names the first reversed race: the race
-    whose later access comes at the earliest step. Its place is the second access; None if no race
-    is reversed.
+    """Return the finding for cores whose order matters, at the second access of the first reversed
+    race; without a place if none is reversed.
 
     `flipped`: flags the reversed races
     `order`: the core of each step"""

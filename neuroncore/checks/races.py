@@ -40,8 +40,8 @@ Meeting = Mapping[int, int]  # the instruction of each thread that takes part, b
 
 @dataclass(frozen=True)
 class Thread:
-    """One program of the launch grid: the program's `number` in the grid, and its instructions on
-    its core, from `first` to `last` (exclusive)."""
+    """One program of the launch grid: its `number`, and its instructions on a core from `first` to
+    before `last`."""
 
     core: int
     number: int  # in the grid
@@ -60,9 +60,10 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """Return the meetings of the cores of all ranks. In the list, each meeting comes after all
-    earlier meetings of its cores. A collective that moves data is two meetings, one at its start
-    and one at its end. If a core runs several programs of the grid, there are no meetings."""
+    """Return the meetings of the cores of all ranks, each after the earlier meetings of its cores.
+
+    A collective that moves data is two meetings: its start and its end. There are no meetings if a
+    core runs several programs of the grid."""
     if len(programs) != len(among):
         return []
     listed: list[Meeting] = []
@@ -96,8 +97,8 @@ class HappensBefore:
     """The order that meetings impose on the instructions of several threads."""
 
     def __init__(self, count: int, met: Sequence[Meeting]) -> None:
-        """Order the instructions of `count` threads. `met` lists the meetings of the threads. In
-        this list, each meeting must come after all earlier meetings of its threads."""
+        """Order the instructions of `count` threads by their meetings. Each meeting must come after
+        all earlier meetings of its threads."""
         self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:
@@ -110,16 +111,15 @@ class HappensBefore:
                 self._behind[thread].append(clock)
 
     def segment(self, thread: int, rows: Array) -> Array:
-        """Return the number of the segment of each instruction in `rows` of a thread. A meeting is
-        the last instruction of a segment."""
+        """Return the segment of each instruction in `rows`. A meeting ends a segment."""
         numbers: Array = np.searchsorted(self._ends[thread], rows)
         return numbers
 
     def are_concurrent(
         self, first: int, first_segment: int, second: int, second_segment: int
     ) -> bool:
-        """Return whether two segments may run at the same time: `first_segment` of thread `first`,
-        and `second_segment` of thread `second`."""
+        """Return whether `first_segment` of thread `first` and `second_segment` of thread `second`
+        may run at the same time."""
         behind_other = self._behind[second][second_segment][first] <= first_segment
         return bool(behind_other and self._behind[first][first_segment][second] <= second_segment)
 
@@ -133,7 +133,7 @@ MOST_RUNS = 1 << 18  # accesses with more runs of adjacent bytes are not compare
 
 
 class Access(NamedTuple):
-    """The first read, or the first write, of one box by one thread within one segment."""
+    """A thread's first read, or first write, of a box in one segment."""
 
     thread: int
     segment: int
@@ -155,15 +155,15 @@ class SharedSpot(NamedTuple):
 
 @dataclass(eq=False)
 class SharedBoxes:
-    """The boxes of all threads and the accesses to them. `spots` and `accesses` list an element for
-    each box, core by core. The other fields list an array for each core.
+    """The boxes that threads access. `spots` and `accesses` have an element for each box, core by
+    core. Other fields have an array for each core:
 
-    `area`: element k is the number of the storage of box k
-    `box`: row k contains the bounds of box k: [row, row_end, byte, byte_end]
-    `pattern`: element k is the number of the pattern of box k; -1 if box k fills its bounds
-    `start`: element k is the first byte of pattern k
-    `form`: element k is the index of pattern k's form (`SharedSpot`) in `forms`
-    `indexed`: an access through an index was left out"""
+    `area`: the storage of each box
+    `box`: the bounds of each box: [row, row_end, byte, byte_end]
+    `pattern`: the pattern of each box; -1 if the box fills its bounds
+    `start`: the first byte of each pattern
+    `form`: the index in `forms` of each pattern's form (`SharedSpot`)
+    `indexed`: whether an access through an index was left out"""
 
     area: list[Array] = field(default_factory=list)
     box: list[Array] = field(default_factory=list)
@@ -176,8 +176,8 @@ class SharedBoxes:
     indexed: bool = False
 
     def near(self) -> tuple[Array, Array]:
-        """Return the pairs of boxes that overlap, as two arrays with the numbers of the first and
-        the second boxes. No pair is repeated. Each box also forms a pair with itself."""
+        """Return the pairs of boxes that overlap, as two arrays. Each box also forms a pair with
+        itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         places = np.concatenate(self.box), np.concatenate(self.pattern)
@@ -187,8 +187,8 @@ class SharedBoxes:
         return owner[once], near[once]
 
     def share(self, first: int, second: int) -> bool:
-        """Return whether two boxes, given by their numbers, share bytes. Return False without a
-        comparison if a box has more than MOST_RUNS runs of adjacent bytes."""
+        """Return whether two boxes share bytes; False without a comparison if a box has more than
+        MOST_RUNS runs of adjacent bytes."""
         a, b = self.spots[first], self.spots[second]
         if a == b:
             return True
@@ -200,10 +200,10 @@ class SharedBoxes:
         return bool(((place > 0) & (before + other_length > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Add some boxes of a core. Return, for each row of the core's `Program.box_table`, the new
-        number of its box; -1 for a box that isn't added.
+        """Add boxes of a core. Return the new number of each row of its `Program.box_table`; -1 if
+        not added.
 
-        `kept`: the rows of the boxes to add"""
+        `kept`: the rows to add"""
         boxes = uses.program.boxes()
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)
@@ -223,8 +223,8 @@ class SharedBoxes:
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
 ) -> SharedBoxes:
-    """Return the boxes in storages of HBM that several threads use and at least one of them writes.
-    Accesses through an index may touch any byte, and are left out."""
+    """Return the boxes of HBM that several threads use and one of them writes. Accesses through an
+    index are left out: they may touch any byte."""
     boxes, wanted = SharedBoxes(), _used_by_several(uses, among)
     for core, uses_of_core in enumerate(uses):
         windows = uses_of_core.program.windows()
@@ -243,7 +243,7 @@ def shared(
 
 
 def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
-    """Return the numbers of the storages in HBM that several threads use and some thread writes."""
+    """Return the storages in HBM that several threads use and one of them writes."""
     used, written = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for thread in among:
         uses_of_core = uses[thread.core]
@@ -266,8 +266,7 @@ def _within(rows: Array, thread: Thread) -> Array:
 
 
 def _first_windows(uses: Uses) -> Array:
-    """Return the first window of each box. A window is a view of a tensor. Several windows may
-    cover the same box."""
+    """Return the first window (view of a tensor) on each box."""
     of_window = uses.program.boxes().of_window
     first = np.zeros(len(uses.program.box_table()), np.int64)
     first[of_window[::-1]] = np.arange(len(of_window))[::-1]
@@ -286,8 +285,8 @@ def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
 
 
 def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
-    """Divide the bytes of a spot into runs of adjacent bytes. Return a pair (size, step in bytes)
-    for each axis that counts runs, and the length of a run in bytes."""
+    """Divide a spot into runs of adjacent bytes. Return (size, step in bytes) for each axis of
+    runs, and the bytes of a run."""
     length = spot.form.item
     axes = access.long_axes(spot.form.shape, spot.form.steps)
     while axes and axes[-1][1] == length:
@@ -301,8 +300,7 @@ def _count(spot: SharedSpot) -> int:
 
 
 def _runs(spot: SharedSpot) -> tuple[Array, int]:
-    """Return the first byte of each run of adjacent bytes, sorted, and the length of a run in
-    bytes. All runs have the same length."""
+    """Return the first bytes of a spot's runs of adjacent bytes, sorted, and the bytes of a run."""
     axes, length = _axes(spot)
     begins = np.array([spot.start], np.int64)
     for size, step in axes:
@@ -311,9 +309,8 @@ def _runs(spot: SharedSpot) -> tuple[Array, int]:
 
 
 def _does(uses: Uses, core: int) -> Array:
-    """Return a flag for each use: whether the instruction accesses memory from core `core` of its
-    rank. A barrier accesses no memory. A collective that the cores of a rank carry out together
-    counts once, on core 0."""
+    """Return which uses access memory from core `core` of its rank. A barrier accesses none. A
+    collective of several cores counts once, on core 0."""
     does = [
         call.instruction.traits.computes and not (core > 0 and call.participation.once)
         for call in uses.program.calls
@@ -326,10 +323,9 @@ def _note(
     uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
-    """Add the first read and the first write of each box and segment to `accesses`, which lists the
-    accesses of each box.
+    """Add the first read and the first write of each box and segment to `accesses`.
 
-    `uses`: the uses of thread `number`; only uses with a flag in `does` are added
+    `uses`: of thread `number`; only those with a flag in `does` are added
     `of_box`: the number in `accesses` of each box of the core; -1 for boxes that are left out"""
     used = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[used], uses.writes[used]
@@ -345,8 +341,8 @@ MASKED = 62  # the number of bits in a set of threads; thread n has the bit n % 
 
 
 class Race(NamedTuple):
-    """Two accesses to the same bytes whose order is undefined, and the numbers of their boxes
-    (`first_box`, `box`). The second access is a write."""
+    """Two accesses to the same bytes in an undefined order, the second a write, with their
+    boxes."""
 
     first: Access
     second: Access
@@ -382,8 +378,8 @@ class LaunchAccesses:
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
-    """Return the threads of the cores of all ranks, with the bytes that they share. `uses` lists an
-    element for each core."""
+    """Return the threads of all cores, with the bytes that they share. `uses`: one element for each
+    core."""
     programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each rank is one thread, and shares no HBM
@@ -394,8 +390,8 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return findings for pairs of lines that use the same bytes of HBM in an undefined order. At
-    least one line of each pair writes. There are at most MOST_REPORTED findings.
+    """Return at most MOST_REPORTED findings for pairs of lines that use the same bytes of HBM in an
+    undefined order, and at least one of which writes.
 
     `uses`: an element for each core"""
     launch = launch_of(uses, world)
@@ -410,8 +406,8 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
 
 
 def races(launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield the races of a launch: pairs of accesses by two threads to the same bytes in an
-    undefined order. At least one access of each pair is a write."""
+    """Yield the races of a launch: two accesses by different threads to the same bytes, at least
+    one a write, in an undefined order."""
     if len(launch.threads) < 2:
         return
     accesses = launch.shared.accesses
@@ -426,7 +422,7 @@ def races(launch: LaunchAccesses) -> Iterator[Race]:
 
 
 def _threads(accesses: list[list[Access]]) -> Array:
-    """Return an integer for each box, in which bit n % MASKED is 1 if thread n uses the box."""
+    """Return an integer for each box: bit n % MASKED is 1 if thread n uses it."""
     bits = [
         sum(1 << n for n in {a.thread % MASKED for a in accesses_of_box})
         for accesses_of_box in accesses
@@ -435,8 +431,7 @@ def _threads(accesses: list[list[Access]]) -> Array:
 
 
 def _between(first_box: int, second_box: int, launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield the races between an access to box `first_box` and an access to box `second_box`. There
-    are no races if the boxes share no bytes."""
+    """Yield the races between accesses to `first_box` and to `second_box`."""
     accesses, order = launch.shared.accesses, launch.order
     for a in accesses[first_box]:
         for b in accesses[second_box]:
@@ -469,12 +464,11 @@ def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
-    """Return whether a race may be harmless, because both threads may write the same values. There
-    are two cases:
+    """Return whether both threads of a race may write the same values:
 
     * Both accesses are writes to the same bytes from the same line.
-    * The first access reads bytes that its own thread has written earlier, at the same line at
-      which the other thread writes them."""
+    * The first access reads bytes that its own thread has written, at the line at which the other
+      thread writes them."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

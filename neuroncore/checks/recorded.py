@@ -1,6 +1,6 @@
-"""Findings from the record of a launch (the instructions that it issued) and from its schedule:
-tiles that don't fit, and legal code that is slower than necessary. `Run.findings` first lists the
-findings of the launch itself, and then the findings of this module, of `races` and of `uses`."""
+"""Findings from the record of a launch (its instructions) and from its schedule: tiles that don't
+fit, and legal code that is slow. `Run.findings` lists the findings of the launch, of this module,
+of `races` and of `uses`."""
 
 from __future__ import annotations
 
@@ -37,19 +37,17 @@ SHOWN = 4  # the most kinds of tiles that a message lists
 
 
 class Alive(NamedTuple):
-    """The first tile that does not fit, and the tiles that are alive when it is first used.
+    """The first tile that does not fit (`culprit`), and the tiles that are alive at its first use.
 
-    `culprit`: the tile that does not fit
-    `kinds`: the number of tiles of each kind; tiles of one kind have the same memory, size, name
-        and source line"""
+    `kinds`: their number by memory, size, name and source line"""
 
     culprit: Area
     kinds: Counter[Area]
 
 
 def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
-    """Yield a finding for each memory whose tiles don't fit at some point of the program. The
-    finding is at the line that makes the first tile that doesn't fit."""
+    """Yield a finding for each memory whose tiles don't fit, at the line of the first tile that
+    doesn't."""
     machine, program = timeline.machine, timeline.program
     for region, peak, also in (
         (MemoryRegion.sbuf, timeline.peak_sbuf, "GCA035"),
@@ -73,10 +71,9 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
 def spilled(timeline: Timeline) -> bool:
     """Return whether the compiler may make room for tiles that do not fit.
 
-    Only the older API's compiler does this: it spills tiles from SBUF to HBM, and the estimate
-    includes the spills. Tiles that exceed PSUM are accepted too, because kernels with such tiles
-    have published times. The result is False if the tiles of a single instruction do not fit into
-    SBUF."""
+    Only the older API's compiler does: it spills tiles from SBUF to HBM, as the estimate includes.
+    Tiles beyond PSUM are accepted too, because kernels with such tiles have published times. Tiles
+    of one instruction that exceed SBUF are not."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
@@ -98,11 +95,12 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
-    """Return the first tile that does not fit, with the tiles that are alive at its first use.
-    Return None if all tiles fit. Only tiles in `region` without an address count. A tile is alive
-    from its first use to its last use.
+    """Return the first tile without an address that does not fit, and the tiles that are alive
+    then; None if all fit.
 
-    `room`: the bytes per partition that living tiles may take"""
+    `room`: the bytes per partition that living tiles may take
+
+    A tile is alive from its first use to its last."""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
@@ -163,8 +161,7 @@ class Slow(NamedTuple):
 class LineAdvice(NamedTuple):
     """The advice for a line on one core.
 
-    `share`: the share of the busy time of the engine (or of DMA) that the slow instructions of the
-        line take"""
+    `share`: the part of the busy time of its engine (or of DMA) that its slow instructions take"""
 
     finding: Finding
     share: float
@@ -173,9 +170,8 @@ class LineAdvice(NamedTuple):
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
     """Yield advice for lines with slow instructions.
 
-    The message states how much of the busy time of their engine (or of DMA) these instructions
-    take, on the core where this share is largest. If there are several ranks, the message lists all
-    cores to which the advice applies."""
+    It states their share of the busy time of their engine (or of DMA), on the core with the largest
+    share. With several ranks, it lists all cores to which it applies."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
         for line_advice in _of_a_core(timeline):
@@ -212,8 +208,7 @@ def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
 
 
 def _of_dma(timeline: Timeline) -> Any:
-    """Return how many nanoseconds the DMA transfer of each instruction would take if all DMA
-    engines took part in it."""
+    """Return the nanoseconds of each instruction's DMA transfer if all DMA engines take part."""
     return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 
@@ -221,8 +216,8 @@ def _of_dma(timeline: Timeline) -> Any:
 
 
 def _ends(call: Call) -> list[View]:
-    """Return the views of the source and the destination of a DMA transfer, without its indices.
-    Return an empty list for other calls."""
+    """Return the views of a DMA transfer's source and destination; an empty list for other
+    calls."""
     if call.engine is not engine.dma or not call.instruction.traits.computes:
         return []
     return [view for view in call.views(*call.reads, *call.writes) if view.size]
@@ -242,8 +237,9 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
 
 
 def _transposes(call: Call, ends: list[View]) -> bool:
-    """Return whether a DMA transfer moves a matrix element by element, because the rows of the
-    source become the columns of the destination. `ends` are the views of source and destination."""
+    """Return whether a DMA transfer turns rows of the source into columns, element by element.
+
+    `ends`: the views of source and destination"""
     if call.instruction.traits.transposes:
         return True
     apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)

@@ -39,9 +39,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """The operands of all instructions of a program, one after the other. Each of the arrays `box`,
-    `window`, `user`, `place`, `writes`, `area` and `reaching` lists an element for each operand.
-    user[k] is the index of the instruction that uses operand k."""
+    """The operands of all instructions of a program, one after the other. `box`, `window`, `user`,
+    `place`, `writes`, `area` and `reaching` have an element for each operand. `user` is the index
+    of its instruction."""
 
     program: Program
 
@@ -51,7 +51,7 @@ class Uses:
 
     @property
     def box(self) -> Array:
-        """The number of each operand's box, which is a row of `Program.box_table`."""
+        """The box of each operand: a row of `Program.box_table`."""
         return self.columns.operands
 
     @cached_property
@@ -65,8 +65,8 @@ class Uses:
 
     @cached_property
     def place(self) -> Array:
-        """The position of each operand in its instruction. Operands that are read come first, then
-        indices, and then operands that are written."""
+        """The position of each operand in its instruction: operands that are read, then indices,
+        then results."""
         places: Array = np.arange(len(self.box)) - self.columns.start[self.user]
         return places
 
@@ -83,14 +83,13 @@ class Uses:
 
     @cached_property
     def area(self) -> Array:
-        """The number of each operand's area. Areas are numbered in the order of first use."""
+        """The area of each operand. Areas are numbered in the order of first use."""
         numbers: Array = self.areas.of_box[self.box]
         return numbers
 
     @cached_property
     def reaching(self) -> Array:
-        """For each operand, the index of the last earlier instruction that wrote one of its bytes;
-        -1 for none."""
+        """The last earlier instruction that wrote a byte of each operand; -1 for none."""
         count = len(self.columns.call)
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
@@ -117,8 +116,8 @@ class Uses:
 def sums(uses: Uses) -> Iterator[Finding]:
     """Yield two kinds of findings about lines with matrix products:
 
-    * The products are added to a sum that was already read, and don't state that they accumulate.
-      The author may think that a new sum begins.
+    * The products continue a sum that was already read, without stating it. The author may think
+      that a new sum begins.
     * The products overwrite a sum that was never read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
@@ -148,8 +147,8 @@ def sums(uses: Uses) -> Iterator[Finding]:
 
 @dataclass(frozen=True, eq=False)
 class _WindowUses:
-    """The uses of all windows, sorted by window, and in the order of the program for each window.
-    Tensors at the same address have different windows, so each tensor has separate sums."""
+    """The uses of each window in program order, window by window. Tensors at the same address have
+    different windows, and so separate sums."""
 
     uses: Uses
     window: Array
@@ -163,17 +162,15 @@ class _WindowUses:
 
     def after_reads(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of instructions: a product that does not state whether it accumulates, and
-        the previous user of the same window, which read the window. Only windows that were written
-        before the read are considered."""
+        the previous user of the window, which read the sum there."""
         after = self._follow(self._products(None), ~self.writes)
         began = _written_before(self.window, self.writes)
         for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
             yield int(self.user[k + 1]), int(self.user[k])
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of instructions: a product that begins a sum, and the previous user of the
-        same window, which was a product too. No instruction read the result of the previous
-        product."""
+        """Yield pairs of products on one window: the first of the pair begins a sum, and nothing
+        read the result of the second, which came before."""
         every = self._products(None) | self._products(True) | self._products(False)
         following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -181,23 +178,22 @@ class _WindowUses:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Return a flag for each use: whether it is the result of a product with `accumulate=adds`.
-        `adds` is None for products that do not state whether they accumulate."""
+        """Return which uses are results of products with `accumulate=adds` (None: not stated)."""
         stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products
 
     def _follow(self, later: Array, earlier: Array) -> Array:
-        """Return the positions k with a flag earlier[k] and a flag later[k + 1]. The two uses must
-        have the same window and belong to different instructions."""
+        """Return the positions k with flags earlier[k] and later[k + 1], where both uses have the
+        same window and different instructions."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
         following: Array = np.flatnonzero(later[1:] & earlier[:-1] & same)
         return following
 
 
 def _written_before(window: Array, writes: Array) -> Array:
-    """Return a flag for each use: whether any use of the same window, up to and including this use,
-    is a write. The uses are sorted by window."""
+    """Return whether each use, or an earlier use of its window, writes. Uses are sorted by
+    window."""
     count = np.cumsum(writes)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
@@ -216,12 +212,12 @@ MOST_TRIES = 16  # the most reads that are examined for each pair of lines
 
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
-    """Yield findings for a tensor A whose bytes are overwritten through another tensor B at the
-    same address.
+    """Yield findings for a tensor A that is overwritten through another tensor B at the same
+    address.
 
-    The message has three lines: the first writes bytes through A, the second overwrites these bytes
-    through B, and the third reads the bytes through A. There is no finding if the instruction that
-    overwrites the bytes also reads all of them, because B may then be meant as a view of A."""
+    The message names the line that writes A, the line that writes B, and the line that reads A.
+    There is none if the writer of B reads all bytes that it overwrites: B may be meant as a view of
+    A."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -246,8 +242,8 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
 
 
 def _candidates(uses: Uses, storage: Array) -> Array:
-    """Return the operands that are read from one tensor although the last write to their bytes was
-    through another tensor. Writers with several results are left out.
+    """Return the operands whose bytes were last written through another tensor. Writers with
+    several results are left out.
 
     `storage`: the storage of each operand"""
     kinds, areas = uses.program.kinds, uses.areas
@@ -264,11 +260,11 @@ def _candidates(uses: Uses, storage: Array) -> Array:
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """Return the last instruction before `writer` that wrote to the tensor of operand `read`. Its
-    result must share bytes with this operand and with the result of `writer`.
+    """Return the last instruction before `writer` that wrote the tensor of operand `read`, at bytes
+    that the operand and `writer` share. Return None if there is none, or if `writer` reads all that
+    it overwrites.
 
-    Return None if there is no such instruction, or if `writer` reads all bytes that it overwrites.
-    `storage` lists the storage of each operand."""
+    `storage`: the storage of each operand"""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -282,8 +278,8 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
 
 
 def _is_within(uses: Uses, inner: int, outer: int) -> bool:
-    """Return whether the box of operand `inner` is inside the box of operand `outer`. Only the
-    bounds of rows and bytes are compared."""
+    """Return whether the bounds of operand `inner`'s box are inside those of operand `outer`'s
+    box."""
     table = uses.program.box_table()
     (low, high, first, last), (least, most, begin, end) = table[
         uses.box[[inner, outer]], 1:5
@@ -295,8 +291,8 @@ MOST_REPORTED = 4  # the most lines that are reported
 
 
 def unplaced(uses: Uses) -> Iterator[Finding]:
-    """Yield findings for lines that allocate a tensor without an address in a memory where other
-    tensors have addresses. Only the first MOST_REPORTED lines are reported."""
+    """Yield findings for lines that allocate a tensor without an address where other tensors have
+    addresses: the first MOST_REPORTED lines."""
     kinds = uses.program.kinds
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
@@ -315,13 +311,12 @@ NOWHERE = -1  # in no loop
 
 @dataclass(frozen=True, eq=False)
 class Nesting:
-    """The parallel loops around each row (instruction) of a record. A span is a range of rows in
-    which no iteration begins and no loop ends.
+    """The parallel loops around each instruction (row). A span is a range of rows without begins or
+    ends of loops and iterations.
 
     `begins`: span k begins with row begins[k]
-    `loops`: loops[k] lists the numbers of the loops around span k, the outermost first, and then
-        NOWHERE
-    `values`: values[k] lists the values of the variables of these loops"""
+    `loops`: the loops around span k, the outermost first, and then NOWHERE
+    `values`: the values of these loops' variables"""
 
     begins: Array
     loops: Array
@@ -329,8 +324,8 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Return the nesting of `marks`, the table of `Data.iterations`. A row of the table is
-        [row, loop, value] where an iteration begins, and [row, ~loop, 0] where a loop ends."""
+        """Return the nesting of `Data.iterations`: rows [row, loop, value] where an iteration
+        begins, and [row, ~loop, 0] where a loop ends."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
@@ -347,31 +342,28 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, first: Array, second: Array) -> Array:
-        """Return flags of shape (pairs, depths). Flag [k, d] is True if rows first[k] and second[k]
-        are in different iterations of the same loop at depth d."""
+        """Return flags (pairs, depths): whether rows first[k] and second[k] are in different
+        iterations of one loop at this depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])
         return different
 
     def share(self, first: Array, second: Array) -> Array:
-        """Return a flag for each k: whether one parallel loop contains rows first[k] and second[k]
-        at the same depth."""
+        """Return whether one parallel loop contains rows first[k] and second[k], at one depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         shared: Array = inside.any(axis=1)
         return shared
 
     def value(self, row: int, depth: int) -> int:
-        """Return the value of the loop variable at `depth` for a row; depth 0 is the outermost
-        loop."""
+        """Return the loop variable at `depth` for a row; depth 0 is the outermost loop."""
         return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
 
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each pair of lines that depend on the order of a parallel loop's
-    iterations. One line reads bytes. In another iteration, the other line has written these bytes
-    before, or overwrites them afterwards."""
+    """Yield a finding for each pair of lines that depend on the order of iterations: one reads
+    bytes, and the other writes them in another iteration."""
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return
@@ -391,8 +383,8 @@ def carried_reads(uses: Uses) -> Iterator[Finding]:
 
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
-    """Yield pairs (earlier instruction, later instruction) that use the same bytes of a tensor in
-    different iterations of a parallel loop. At least one instruction of each pair writes."""
+    """Yield pairs (earlier instruction, later instruction) that use the same bytes in different
+    iterations of a parallel loop. At least one of them writes."""
     nesting = _nesting(uses)
     if nesting is None:
         return
@@ -409,8 +401,8 @@ def _nesting(uses: Uses) -> Nesting | None:
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for each operand that overwrites bytes of another iteration.
-    The instruction `writer` wrote these bytes last, in another iteration of the loop at `depth`."""
+    """Yield (operand, writer, depth) for each operand that overwrites bytes which `writer` wrote
+    last, in another iteration of the loop at `depth`."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)
@@ -422,9 +414,8 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
     """Yield (operand, writer, depth) for each operand that reads bytes of another iteration of the
     loop at `depth`.
 
-    The instruction `writer` is the last that writes the bytes before the read, or the last that
-    writes them after the read (`_overwritten_later`). Two kinds of operands are left out: operands
-    that iterations may share, and operands whose position depends on indices."""
+    `writer` is the last to write them before the read, or else after it (`_overwritten_later`).
+    Operands that iterations may share, and operands with an index, are left out."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
@@ -437,9 +428,8 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
     """Yield (operand, writer, depth) for operands in `read` that another iteration of the loop at
-    `depth` overwrites after the read. The instruction `writer` is the last in the program that
-    writes the operand's bytes. Operands whose bytes the same iteration wrote before the read are
-    left out."""
+    `depth` overwrites later. `writer` is the last instruction to write there. Operands that the
+    same iteration wrote before are left out."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
@@ -457,9 +447,7 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
     """Return whether instruction `writer` writes to the tensor of `operand`, at a fixed position.
-
-    Return False if `writer` writes to another tensor at the same address. Return False also if the
-    instruction that uses the operand updates it in place."""
+    Return False if the instruction of `operand` updates the tensor in place."""
     windows, start = uses.program.windows(), uses.columns.start
     window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])

@@ -1,11 +1,10 @@
-"""Rules about calls of the API: names and parameters that a release lacks, and arguments that a
-release refuses. Also rules about a kernel's interface (decorators, parameters, classes and
-results), and about source that means something else in the older API.
+"""Rules about calls of the API: names, parameters and arguments that a release does not accept.
+Also rules about a kernel's interface (decorators, parameters, classes and results), and about
+source that means something else in the older API.
 
-The form of a name is its list of parameters in a range of releases (`modules.ApiForm`). A function
-of the device is a kernel, or a function that a kernel calls. A Scope is such a function
-(`inference.Scope`), and a Spot is a node in the syntax tree of the function (`constructs.Spot`). A
-rule yields its findings as tuples (code, node, sentence)."""
+An ApiForm is the parameters of a name in some releases. A Scope is a kernel, or a function that a
+kernel calls. A Spot is a node in the syntax tree of a Scope. A rule yields its findings as tuples
+(code, node, sentence)."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Report]:
-    """Report allocations of shared HBM in a loop of any kind. All programs of a launch share such a
-    tensor."""
+    """Report allocations of shared HBM in a loop. All programs of a launch share such a tensor."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return
@@ -57,10 +55,9 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Report]:
-    """Report numbers that are incremented in a traced loop and read after the loop. The compiler of
-    the older API reads the body of a traced loop once for all iterations. Numbers that are read
-    only inside the loop are not reported, because published kernels compute addresses in this
-    way."""
+    """Report numbers that are incremented in a traced loop and read after it. The older API's
+    compiler reads the body of such a loop only once. Numbers that are read only in the loop are
+    accepted: published kernels compute addresses in this way."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
@@ -128,10 +125,9 @@ def of_its_release(spot: Spot) -> Iterator[Report]:
 
 
 def misfits(spot: Spot, release: str) -> Iterator[Report]:
-    """Report names and parameters that `release` lacks and another release has. Also report missing
-    arguments, and arguments in the order of another release. Functions that use the older API are
-    checked only against the older API's release, and other functions only against other
-    releases."""
+    """Report names, parameters and argument orders that `release` lacks and another release has,
+    and missing arguments. Functions of the older API are checked only against its release, and all
+    others against other releases."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return
@@ -146,8 +142,8 @@ def misfits(spot: Spot, release: str) -> Iterator[Report]:
 
 @RULES.about(ast.Attribute, ast.Name)
 def of_no_release(spot: Spot) -> Iterator[Report]:
-    """Report names that no release has, if they are similar to a name of a release. Other unknown
-    names are not reported, because the reference pages may omit some names."""
+    """Report unknown names that are similar to a name of a release. Other unknown names are
+    accepted, because the reference pages may omit names."""
     node = spot.node
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -167,8 +163,8 @@ LIKE = 0.8  # the least similarity (equal names have 1): about one letter may di
 
 @cache
 def _meant(name: str) -> str:
-    """Return the most similar name to `name` in the same module of the API. The result does not
-    include the name of the module. Return "" if no name is similar."""
+    """Return the name in the same module of the API that is most similar to `name`, without the
+    module; "" for none."""
     module, _, last = name.rpartition(".")
     known = (form_name.rpartition(".") for form_name in forms())
     names = [name_there for home, _, name_there in known if home == module]
@@ -176,8 +172,8 @@ def _meant(name: str) -> str:
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
-    """Yield groups of uses of the API. All uses in a group have the same name and the same kinds of
-    arguments, so each release accepts either all of them or none."""
+    """Yield groups of uses with the same name and kinds of arguments, which a release accepts or
+    refuses together."""
     groups: dict[object, list[Spot]] = {}
     for spot in uses:
         node, scope = spot.node, spot.scope
@@ -217,8 +213,8 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
 
 
 def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
-    """Return the required parameters without an argument in a call. Return an empty list if `*`,
-    `**` or a partial function may pass unknown arguments."""
+    """Return the required parameters without an argument in a call; an empty list if `*`, `**` or a
+    partial function may pass them."""
     spread = any(keyword.arg is None for keyword in call.keywords)
     spread |= any(isinstance(passed, ast.Starred) for passed in call.args)
     if spread or scope.program.modules.is_bound(scope.module, call.func):
@@ -235,8 +231,8 @@ def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[st
 
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield the keyword arguments of a call as tuples (name, node at which to report a fault,
-    value). Entries of a dictionary after `**` count as keyword arguments."""
+    """Yield the keyword arguments of a call as (name, node at which to report a fault, value), also
+    for entries of a dictionary after `**`."""
     for keyword in call.keywords:
         dictionary = keyword.value if keyword.arg is None else None
         dictionary = None if dictionary is None else scope.stands_for(dictionary)
@@ -280,8 +276,8 @@ def operands(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Report]:
-    """Report strings and numbers that are passed to parameters which don't accept them, such as a
-    string for `buffer`."""
+    """Report strings and numbers for parameters that don't accept them, such as a string for
+    `buffer`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
@@ -296,9 +292,8 @@ def kinds(spot: Spot) -> Iterator[Report]:
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
-    """Return the constants that may be the value of an expression. For a conditional expression,
-    these include the values of both branches. For a parameter, they include its default and the
-    argument of any call."""
+    """Return the constants that may be the value of an expression: of both branches of a
+    conditional, of a parameter's default, and of the arguments of calls."""
     value = scope.stands_for(node)
     if isinstance(value, ast.IfExp):
         return [*_constants(scope, value.body), *_constants(scope, value.orelse)]
@@ -367,8 +362,8 @@ def _options(call: ast.Call) -> Iterator[Report]:
 
 
 def _class(scope: Scope) -> Iterator[Report]:
-    """Report a class whose objects a kernel makes or receives. Classes that inherit from NKIObject
-    alone, enumerations and errors are allowed."""
+    """Report a class whose objects a kernel makes or receives. Enumerations, errors, and classes
+    that inherit only from NKIObject are allowed."""
     node = scope.node
     assert isinstance(node, ast.ClassDef)
     meanings = [scope.program.modules.meaning(scope.module, base) for base in node.bases]
@@ -400,8 +395,8 @@ def _is_an_error(node: ast.ClassDef) -> bool:
 
 
 def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the expressions of a kernel's results. `node` is the expression that the kernel
-    returns. The results are the elements of a list, a tuple or a dictionary, or `node` itself."""
+    """Return the expressions of a kernel's results: the elements of a returned list, tuple or
+    dictionary, or `node` itself."""
     match node:
         case ast.Dict():
             return node.values
@@ -431,8 +426,7 @@ def _results(scope: Scope) -> Iterator[Report]:
 
 
 def launches(program: SourceFiles) -> Iterator[Report]:
-    """Report faults in the file's calls of kernels, and in calls such as nki.jit(f) that make a
-    function a kernel."""
+    """Report faults in calls of kernels, and in calls such as nki.jit(f) that make a kernel."""
     first = program.modules.first
     for device, passed, values in program.arguments():
         if values and all(_is_a_list(first, value) for value in values):

@@ -49,8 +49,7 @@ Rule = Callable[[Spot], Iterator[Report]]
 
 
 class Rules:
-    """The rules that one module of neuroncore.lint defines. `of` maps each type of node to its
-    rules."""
+    """The rules of one module. `of` maps each type of node to its rules."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
@@ -67,8 +66,7 @@ class Rules:
 
 
 def spots(scope: Scope) -> list[Spot]:
-    """Return a Spot for each node of a function, also in functions that are defined in it. Nodes
-    without rules are left out."""
+    """Return a Spot for each node of a function that has rules, also in inner functions."""
     listed: list[Spot] = []
     loops = (scope.node,) if scope.is_loop_body else ()
     _enter(scope.node, (scope, loops, (), False, False), listed)
@@ -79,8 +77,8 @@ def spots(scope: Scope) -> list[Spot]:
 
 @lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return the loops of the device around the assignment of each name that the function assigns.
-    A name with assignments in different loops is left out."""
+    """Return, for each name that the function assigns, the loops of the device around the
+    assignment. Names with assignments in different loops are left out."""
     loops_of: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
@@ -92,8 +90,8 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 def _enter(node: ast.AST, around: Around, listed: list[Spot]) -> None:
     """Append the Spots of a node, and of the nodes inside it that the compiler reads, to `listed`.
-    Decorators, defaults, annotations, and nodes without rules are left out. `around` contains the
-    fields of the node's Spot, except the node."""
+
+    `around`: the fields of the node's Spot, except the node"""
     kind = type(node)
     if kind not in WITHOUT_RULES:
         listed.append(Spot(node, *around))
@@ -126,8 +124,8 @@ def _read(node: ast.AST) -> Sequence[ast.AST]:
 
 
 def _is_own(scope: Scope, node: ast.AST) -> bool:
-    """Return whether a node is a name that the function or an enclosing function binds, or an
-    attribute of such a name. No rule reports these nodes, so they get no Spot."""
+    """Return whether a node is a name (or an attribute of one) that the function or an enclosing
+    function binds. No rule reports such a node."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in scope.own_names
@@ -163,9 +161,10 @@ LARGEST = 2**32  # the magnitude of a 32-bit number, signed or unsigned, is smal
 
 
 class Construct(NamedTuple):
-    """A kind of node that the language of kernels does not have. `sentence` is the message, in
-    which "{function}" means the name of the function around the node. `example` is the shortest
-    body of a kernel that contains such a node."""
+    """A kind of node that the language of kernels lacks.
+
+    `sentence`: the message, with "{function}" for the name of the function
+    `example`: the shortest body of a kernel with such a node"""
 
     kind: type[ast.AST]
     code: str
@@ -226,9 +225,8 @@ def sets(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Report]:
-    """Report `is` between two values. This is an error if one value is a constant or a name of the
-    API. For other values it is only a warning, because AWS's own kernels compare tensors with `is`.
-    A comparison with None is allowed."""
+    """Report `is` between two values, except None: an error for a constant or a name of the API,
+    otherwise a warning, because AWS's own kernels compare tensors with `is`."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)
@@ -271,8 +269,8 @@ def values(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Report]:
-    """Report values that the language of kernels doesn't have. The values come from outside of the
-    kernel: from a global name of its file, or from a module such as `decimal`."""
+    """Report values from outside of the kernel that its language lacks: global names of the file,
+    and names of modules such as `decimal`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (file_value := scope.module.values.get(node.id)) is not None:

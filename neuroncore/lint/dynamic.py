@@ -47,16 +47,15 @@ def _runtime(scope: Scope, node: ast.expr) -> str:
 
 
 def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a node is a tensor in HBM. A condition may consist of such a tensor, because
-    kernels test in this way whether an optional argument was passed."""
+    """Return whether a node is a tensor in HBM. Kernels test such a tensor to see whether an
+    optional argument was passed."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a condition, such as `if bias:`, may test whether the caller passed the tensor
-    `node`. Return False if the condition tests the contents of the tensor, or if `node` is not a
-    tensor. `asker` is the statement or expression with the condition."""
+    """Return whether a condition such as `if bias:` tests whether the caller passed the tensor
+    `node`, and not its contents. `asker` is the statement or expression with the condition."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared
@@ -130,9 +129,8 @@ def conversions(spot: Spot) -> Iterator[Report]:
 
 
 def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
-    """Return the values that a call of `function` reads from its argument `passed`. For a list that
-    is passed to `any`, `all`, `min` or `max`, they are its elements. Otherwise the value is
-    `passed`."""
+    """Return the values that a call of `function` reads from its argument: the elements of a list
+    for `any`, `all`, `min` and `max`, otherwise `passed`."""
     listed = isinstance(passed, ast.List | ast.Tuple) and function in (
         "any",
         "all",
@@ -179,8 +177,8 @@ def elements(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.For, ast.While, ast.Call, ast.Break, ast.Continue, ast.Return)
 def loops(spot: Spot) -> Iterator[Report]:
-    """Report loops of the device where they are not allowed, `while` loops that a release
-    deprecates, and `break`, `continue` and `return` in loops of the device."""
+    """Report loops of the device that are not allowed, deprecated `while` loops, and `break`,
+    `continue` and `return` in loops of the device."""
     node, scope = spot.node, spot.scope
     if spot.ordered and (_is_a_loop(scope, node) or _calls_a_loop(scope, node)):
         at = node.iter if isinstance(node, ast.For) else node
@@ -205,8 +203,8 @@ def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
 
 
 def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
-    """Return whether a call reaches a function that contains a loop of the device. At most `depth`
-    calls are followed."""
+    """Return whether a call reaches a function with a loop of the device, through at most `depth`
+    calls."""
     called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
     return called is not None and any(
         _is_a_loop(called, inner) or _calls_a_loop(called, inner, depth - 1)
@@ -223,8 +221,8 @@ def _ends(spot: Spot) -> bool:
 
 @RULES.about(ast.Call)
 def bodies(spot: Spot) -> Iterator[Report]:
-    """Report loop bodies that return a value which the loop does not take. A loop body is a
-    function that a kernel passes to a loop of the device."""
+    """Report loop bodies with a result that the loop does not take. A loop body is a function that
+    a kernel passes to a loop of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     body = scope.body_of(node)
@@ -312,8 +310,8 @@ def _is_born_in(scope: Scope, node: ast.expr) -> bool:
 
 @RULES.about(ast.Call, ast.AugAssign)
 def induction(spot: Spot) -> Iterator[Report]:
-    """Report writes to the index of a loop of the device. Such a write has no effect on the loop,
-    because the device counts iterations in a separate register."""
+    """Report writes to the index of a loop of the device. They have no effect, because the device
+    counts iterations in a separate register."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
         register = argument(node, 0, "dst")
@@ -340,8 +338,8 @@ def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
 
 
 def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return the loops of the device around the assignment of each name that this function or an
-    enclosing function assigns. A name with assignments in different loops is left out."""
+    """Return, for each name that this or an enclosing function assigns, the loops of the device
+    around the assignment. Names with assignments in different loops are left out."""
     around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
     return {**around, **loops_of_assignments(scope)}
 
@@ -405,9 +403,8 @@ def host_state(spot: Spot) -> Iterator[Report]:
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
-    """Return the function that created the value of the global name `node`, such as a random number
-    generator. The function was called at module level. Return `node` itself for other
-    expressions."""
+    """Return the function that made the value of the global name `node`, such as a random number
+    generator. Return `node` itself for other expressions."""
     if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
         file_value = scope.module.values.get(node.id)
         return file_value.func if isinstance(file_value, ast.Call) else node
@@ -421,8 +418,7 @@ def _is_of_the_host(dotted: str) -> bool:
 
 @RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
 def changes(spot: Spot) -> Iterator[Report]:
-    """Report assignments and calls by which a kernel changes a value of the file, or a parameter's
-    default."""
+    """Report a kernel that changes a value of the file, or a parameter's default."""
     node, scope = spot.node, spot.scope
     for target in _changed(node):
         if name := _of_the_file(scope, target):
@@ -467,8 +463,8 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 
 
 def _default(scope: Scope, target: ast.expr) -> str:
-    """Return the name of the parameter whose default an assignment to `target` may change, or "".
-    `target` must be an element of the parameter, and the default a list, a dictionary or a set."""
+    """Return the name of the parameter whose default (a list, dictionary or set) an assignment to
+    its element may change, or ""."""
     root = name_of(target.value) if isinstance(target, ast.Subscript) else None
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:

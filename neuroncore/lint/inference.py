@@ -1,11 +1,10 @@
 """The kinds of a kernel's expressions, inferred from its source alone: a tensor, a register, an
 index that the device counts, and others.
 
-A name has a kind if all assignments to the name in its function have this kind; their order does
-not matter. A parameter has a kind if the arguments in all calls of its function have this kind.
-Otherwise, and for parameters of kernels, the kind is unknown. This avoids false reports. A function
-of the device is a kernel, or a function that a kernel calls. The parameter `depth` limits how many
-further calls and assignments are followed."""
+A name has a kind if all its assignments have this kind, in any order. A parameter has a kind if the
+arguments in all calls have this kind. Otherwise, and for parameters of kernels, the kind is
+unknown, which avoids false reports. A function of the device is a kernel, or a function that a
+kernel calls. `depth` limits how many further calls and assignments are followed."""
 
 from __future__ import annotations
 
@@ -84,8 +83,8 @@ class Scopes:
         self._of: dict[ast.AST, Scope] = {}
 
     def use_release(self, release: str) -> None:
-        """From now on, infer the kinds for another release of the API. All known values are
-        forgotten, because a name may mean something else in that release."""
+        """Infer the kinds for another release, where names may have other meanings. Forget all
+        known values."""
         self.release = release
         for scope in self._of.values():
             scope.forget_values()
@@ -103,9 +102,8 @@ class Scopes:
         return calls_of
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
-        """Return all calls of a function, each with the scope that contains the call. Return an
-        empty list if there may be unknown calls: the function is launched, passed as a value or
-        called by another name."""
+        """Return all calls of a function, with their scopes. Return an empty list if there may be
+        unknown calls: the function is launched, passed as a value or called by another name."""
         known = self._calls.get(node, [])
         by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
         return [] if self.program.is_more_than_called(node) or not by_its_name else known
@@ -160,8 +158,8 @@ class Scope(Names):
         return self.names_older or self.scopes.release == RELEASES[0]
 
     def is_of_python(self, name: str) -> bool:
-        """Return whether a name is Python's built-in in the function, because neither the function
-        nor its file binds the name."""
+        """Return whether a name is Python's built-in: neither the function nor its file binds
+        it."""
         module, local = self.module, (*self.bindings, *self.parameters)
         return name not in (*local, *module.values, *module.definitions, *module.imports)
 
@@ -178,8 +176,8 @@ class Scope(Names):
             inner.forget_values()
 
     def set_body_parameters(self) -> None:
-        """Find the functions that this function passes as the bodies of loops of the device. Set
-        `is_loop_body` and the values of their parameters."""
+        """Find the functions that are passed as bodies of loops of the device. Set `is_loop_body`
+        and the values of their parameters."""
         for call in self.of(ast.Call):
             body = self.body_of(call)
             if body is not None:
@@ -189,8 +187,8 @@ class Scope(Names):
                 body.loop_values[parameters[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
-        """Return the scope of the loop body that is passed in a call such as nl.fori_loop(...).
-        Return None for calls that do not run a loop on the device."""
+        """Return the scope of the loop body in a call such as nl.fori_loop(...); None for other
+        calls."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
         if where is None:
             return None
@@ -238,9 +236,8 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """Return the expressions that the function's calls pass for a parameter. If a call passes
-        none, the default of the parameter is included. Return an empty list if some calls are
-        unknown."""
+        """Return the expressions that calls pass for a parameter, or its default. Return an empty
+        list if some calls are unknown."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
@@ -250,8 +247,7 @@ class Scope(Names):
         ]
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
-        """Return the value of a name from one of its bindings, the pair (`how`, `expression`)
-        (`syntax.bindings`)."""
+        """Return the value of a name from one of its bindings (`syntax.bindings`)."""
         if how == "is":
             return self.value(expression, depth)
         if how == "each":
@@ -271,8 +267,8 @@ class Scope(Names):
         return self._common(iterable, depth)
 
     def _common(self, node: ast.expr, depth: int) -> Value:
-        """Return a Value with the properties that all elements of a list share. Return UNKNOWN if
-        this function does not build the list."""
+        """Return the properties that all elements of a list share; UNKNOWN if this function does
+        not build it."""
         name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
         if name in self._open or not depth:
             return UNKNOWN
@@ -323,8 +319,8 @@ class Scope(Names):
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Value:
-        """Return the value of an attribute, such as a.b. The value is known only if this function
-        binds `a` exactly once, and assigns to a.b."""
+        """Return the value of an attribute such as a.b. It is known if this function binds `a` once
+        and assigns to a.b."""
         name = name_of(node) or ""
         first = name.partition(".")[0]
         if (
@@ -378,22 +374,22 @@ class Scope(Names):
         return UNKNOWN
 
     def _result_memory(self, name: str, call: ast.Call) -> str | None:
-        """Return the memory of the result of a function of nki.language. Return None if the memory
-        is unknown, as in the older API, where the compiler chooses the memory."""
+        """Return the memory of the result of a function of nki.language. Return None if it is
+        unknown: the older API's compiler chooses the memory."""
         if name in ROLES["in_psum"]:
             return "psum"
         may_choose = any(keyword.arg in (None, "buffer") for keyword in call.keywords)
         return None if may_choose or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
-        """Return the shape of the tensor that nl.load returns for a slice of another tensor. Return
-        None if the shape is unknown, and for other functions."""
+        """Return the shape of the result of nl.load for a slice of a tensor; None if unknown, and
+        for other functions."""
         if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
             return sizes(call.args[0].slice)
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
-        """Return the memory that an allocation names, SBUF if it names none, or None if unknown."""
+        """Return the memory that an allocation names, by default SBUF; None if unknown."""
         buffer = argument(call, 2, "buffer")
         if buffer is None:
             return "sbuf" if len(call.args) <= 2 else None
@@ -423,8 +419,7 @@ class Scope(Names):
         return self._common(node.value, depth)
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
-        """Return the value that a call of a function returns. `function` is the expression that
-        names the function."""
+        """Return the value that a call of the function `function` returns."""
         scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN
@@ -440,9 +435,8 @@ class Scope(Names):
         return bool(results) and all(self.value(result).born is not None for result in results)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
-        """Return the scope of the function that an expression names. The function may be defined in
-        this function, this file or another file. Return None if the function is unknown or
-        launched."""
+        """Return the scope of the function that an expression names, in any file; None if it is
+        unknown or launched."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:

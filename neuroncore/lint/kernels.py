@@ -1,8 +1,8 @@
-"""The functions of the device: the kernels of a file, and all functions that the kernels call. Also
-the nodes of these functions, and the values that are bound to names in them.
+"""The functions of the device: the kernels of a file, and all functions that they call. Also the
+nodes of these functions, and the values of their names.
 
-A launcher is a decorator or a function that makes a function a kernel, such as `nki.jit`. A
-definition is the node of a function or a class."""
+A launcher makes a function a kernel, such as the decorator `nki.jit`. A definition is the node of a
+function or a class."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function or a class that is compiled for the device, with its file. `is_kernel` is True for
-    a function that the host launches."""
+    """A function or class that is compiled for the device. `is_kernel`: the host launches it."""
 
     module: Module
     node: Definition
@@ -32,8 +31,7 @@ class Device:
 
 
 class SourceFiles:
-    """The kernels of a file, and the functions that the kernels call, in this file and in other
-    files."""
+    """The kernels of a file, and the functions that they call, also in other files."""
 
     def __init__(self, modules: Modules, kernel: str | None) -> None:
         self.modules = modules
@@ -61,14 +59,14 @@ class SourceFiles:
         return list(dict.fromkeys(paths))
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
-        """Return the API's name for an expression, such as "nki.isa.iota", or None if the
-        expression isn't a name of the API."""
+        """Return the API's name for an expression, such as "nki.isa.iota"; None for other
+        expressions."""
         dotted = name_of(expression)
         return None if dotted is None else self.api_name_of(module, dotted)
 
     def api_name_of(self, module: Module, dotted: str) -> str | None:
-        """Return the full name in the API, such as "nki.isa.iota", for a dotted name in the file,
-        such as "nisa.iota". Return None if the name does not mean a name of the API."""
+        """Return the API's name, such as "nki.isa.iota", for a dotted name in the file, such as
+        "nisa.iota"; None for other names."""
         meaning = self.modules.meaning_of(module, dotted)
         return meaning if isinstance(meaning, str) and meaning.split(".")[0] == "nki" else None
 
@@ -81,28 +79,26 @@ class SourceFiles:
         return id(node) in self._called
 
     def _is_named_nowhere(self, node: Definition) -> bool:
-        """Return whether the file never uses the name of a kernel, so that only the host can call
-        the kernel. Return False for a module of a package, because kernels in other modules may
-        import the name."""
+        """Return whether only the host can call a kernel, because the file never uses its name.
+        Return False in a package, whose other modules may import the name."""
         if self.modules.first.path.with_name("__init__.py").exists():
             return False
         names = (name_of(node) for node in self.modules.first.nodes if isinstance(node, ast.Name))
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether there may be unknown calls of a function. There may be if the function is
-        a kernel or an entry point of the file, or is passed as a value."""
+        """Return whether there may be unknown calls of a function: it is a kernel, an entry point
+        of the file, or passed as a value."""
         return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:
-        """Return whether the host receives the results of a function. This is true for kernels that
-        the file launches, for kernels that the user requested, and for kernels whose names the file
-        never uses."""
+        """Return whether the host gets the results of a function: a kernel that the file launches,
+        that the user requested, or whose name the file never uses."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
-        """Return the API's name of a decorator that makes a function a kernel. The decorator may
-        have arguments. Return None for other decorators."""
+        """Return the API's name of a decorator (perhaps with arguments) that makes a function a
+        kernel; None for others."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = self.api_name(module, called)
         if name is None and isinstance(decorator, ast.Call) and decorator.args:
@@ -124,8 +120,8 @@ class SourceFiles:
         return [*kernels, *self._launched_kernels()]
 
     def _argument_classes(self) -> Iterator[tuple[Module, Definition]]:
-        """Yield the classes of the objects that the file passes to kernels, and of objects that are
-        defaults of kernels' parameters."""
+        """Yield the classes of objects that the file passes to kernels, or that are defaults of
+        parameters."""
         passed = [value for _, _, values in self.arguments() for value in values]
         for device in self.functions:
             if device.is_kernel and not isinstance(device.node, ast.ClassDef):
@@ -139,9 +135,8 @@ class SourceFiles:
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
-        """Yield the classes that the object returned by `call` may have. A call of a class makes an
-        object of this class. A call of a function is followed to the objects that the function
-        returns, through at most `depth` calls."""
+        """Yield the classes that the object returned by `call` may have. Calls of functions are
+        followed to their results, through at most `depth` calls."""
         definition = self._definition(module, call.func) if depth else None
         if definition is not None and isinstance(definition[1], ast.ClassDef):
             yield definition
@@ -151,11 +146,10 @@ class SourceFiles:
                     yield from self._classes(definition[0], inner.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
-        """Yield the arguments that the file passes to kernels at launches, as tuples (kernel,
-        argument, list of the possible values).
+        """Yield the arguments of launches as (kernel, argument, possible values).
 
-        If the argument is a name, its values are all values that the file assigns to the name. Each
-        element of a list, a tuple or a dictionary is yielded too."""
+        The values of a name are all values that the file assigns to it. Elements of lists, tuples
+        and dictionaries are yielded too."""
         assigned: dict[str, list[ast.expr]] = {}
         first = self.modules.first
         for statement in first.nodes:
@@ -172,8 +166,8 @@ class SourceFiles:
                 )
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
-        """Yield the calls in the file that launch kernels, each with its kernel. Such calls are
-        k(...), k[2](...), nki.jit(k)(...) and nki.simulate(k)(...)."""
+        """Yield the calls that launch kernels, with their kernels: k(...), k[2](...),
+        nki.jit(k)(...) and nki.simulate(k)(...)."""
         kernels = {device.node: device for device in self.functions if device.is_kernel}
         first = self.modules.first
         nodes = (device.node for device in self.functions if device.module is first)
@@ -195,8 +189,8 @@ class SourceFiles:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """Return the functions that call instructions, except tests. If a file contains no kernels,
-        these functions are checked, because kernels in other files may call them."""
+        """Return the functions that call instructions, except tests. They are checked in a file
+        without kernels: kernels in other files may call them."""
         first = self.modules.first
         helpers = (
             function for function in _functions(first) if not function.name.startswith("test")
@@ -204,8 +198,8 @@ class SourceFiles:
         return [(first, function) for function in helpers if self._issues(first, function)]
 
     def _launched_kernels(self) -> Iterator[tuple[Module, Definition]]:
-        """Yield the kernels that the file launches, also kernels that other files define. Also
-        yield the functions that the file passes to a launcher."""
+        """Yield the kernels that the file launches, also from other files, and the functions that
+        it passes to a launcher."""
         first = self.modules.first
         for call in (node for node in first.nodes if isinstance(node, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
@@ -276,9 +270,8 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Return pairs (name, whether it is called) of the names that the body of a function or a class
-    uses but does not bind. A name includes its attributes, as in `a.b`. No pair is repeated.
-    Decorators and annotations are left out."""
+    """Return the distinct pairs (name, whether it is called) that a function or class uses and does
+    not bind, with attributes as in `a.b`. Decorators and annotations are left out."""
     bound: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
@@ -306,8 +299,8 @@ ALIASES = 40  # the longest chain of aliases that is followed
 
 
 class Names:
-    """The names in a function that is compiled for the device. If the function is defined in
-    another function, `outer` are the Names of the enclosing function."""
+    """The names in a function that is compiled for the device. `outer`: the Names of the enclosing
+    function."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer
@@ -322,8 +315,7 @@ class Names:
         self.file_names = {name for statement in self.of(ast.Global) for name in statement.names}
 
     def of(self, kind: type[Node]) -> Sequence[Node]:
-        """Return the nodes of a kind in this function, except nodes in functions and classes that
-        are defined in it."""
+        """Return the nodes of a kind in this function, without inner functions and classes."""
         return self._of_kind.get(kind, ())  # type: ignore[return-value]
 
     @cached_property
@@ -350,8 +342,8 @@ class Names:
         ]
 
     def api(self, expression: ast.expr) -> str:
-        """Return the API's name for an expression, such as "nki.isa.iota", or "" if the expression
-        is not a name of the API."""
+        """Return the API's name for an expression, such as "nki.isa.iota"; "" for other
+        expressions."""
         if expression not in self._api:
             self._api[expression] = self._of_api(expression)
         return self._api[expression]
@@ -366,9 +358,8 @@ class Names:
         return self.program.api_name_of(self.module, f"{first}{dot}{rest}") or ""
 
     def stands_for(self, node: ast.expr) -> ast.expr:
-        """Return the expression that is bound to the name `node`, in this function, an enclosing
-        function or the file. Aliases are followed. Return `node` itself if it is not a name, or if
-        the name is not bound to exactly one expression."""
+        """Return the expression that is bound to the name `node`, through aliases. Return `node`
+        itself if it has no binding or several."""
         for _ in range(ALIASES):
             if not isinstance(node, ast.Name):
                 break
@@ -379,8 +370,8 @@ class Names:
         return node
 
     def _binding(self, name: str) -> Sequence[tuple[str, ast.expr]] | None:
-        """Return the bindings of a name in its scope (`syntax.bindings`), or None for parameters
-        and unbound names."""
+        """Return the bindings of a name (`syntax.bindings`); None for parameters and unbound
+        names."""
         if name in self.parameters:
             return None
         if name in self.bindings:
@@ -401,9 +392,8 @@ class Names:
         return self.module.is_older or of_api == {"neuronxcc"}
 
     def elements(self, node: ast.expr) -> Sequence[ast.expr] | None:
-        """Return the elements of a list or a tuple that this function builds, also elements that
-        are appended later. `node` is a list, a tuple, or a name that is only bound to lists and
-        tuples. Return None for any other expression."""
+        """Return the elements of a list or tuple that this function builds, also appended ones.
+        `node` is the list or tuple, or its name. Return None for other expressions."""
         if isinstance(node, ast.List | ast.Tuple):
             return node.elts
         bound = self.bindings.get(node.id) if isinstance(node, ast.Name) else None

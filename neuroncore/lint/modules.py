@@ -33,8 +33,8 @@ ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"
 
 @dataclass(frozen=True)
 class ApiForm:
-    """The form of a name from release `first` to release `last`: its parameters, or None if the
-    name isn't a function."""
+    """The parameters of a name from release `first` to release `last`; None if it isn't a
+    function."""
 
     first: str
     last: str
@@ -82,13 +82,11 @@ def form_in(name: str, release: str) -> ApiForm | None:
 
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
-    """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6". Return ""
-    unless `release` certainly has none of these forms.
+    """Return the releases of `rows` as text, such as "0.3 to 0.6", if `release` certainly has none
+    of these forms; otherwise "".
 
-    This is certain if `release` is later than the last form. It is also certain if `release` is
-    earlier than the first form, and the first form is later than COMPLETE. The lists of releases
-    before COMPLETE are incomplete, so these releases may have had a form that COMPLETE is the first
-    to list."""
+    This is certain for a release after the last form. It is certain for a release before the first
+    form if that form is later than COMPLETE, because older lists of releases are incomplete."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -98,8 +96,8 @@ def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
 
 
 def is_in(releases: str, release: str) -> bool:
-    """Return whether a release is in the range `releases`, such as "0.3-0.5", "0.3-" or "0.1". The
-    range "" contains all releases."""
+    """Return whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1"; "" contains all
+    releases."""
     if not releases:
         return True
     first, dash, last = releases.partition("-")
@@ -128,9 +126,8 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """The names that imports anywhere in the file bind. Each name is mapped to a pair: the
-        number of dots in a relative import (0 for an absolute import), and the dotted name that is
-        imported."""
+        """The names that imports in the file bind: (dots of a relative import, dotted name that is
+        imported)."""
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
@@ -171,8 +168,8 @@ class Module:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The global names that are assigned elsewhere in the file and changed under `if __name__
-        == "__main__"`. An assignment to an element of a value is also a change."""
+        """The global names that change under `if __name__ == "__main__"`, also in an element of the
+        value."""
         runs = [
             statement
             for statement in self.tree.body
@@ -204,8 +201,8 @@ class Module:
         return inside(self.tree)
 
     def place(self, node: ast.AST, function: str = "") -> Place:
-        """Return the place of a node. For a function or a class, this is only its first line.
-        `function` is the name of the function that contains the node."""
+        """Return the place of a node in the function named `function`; for a definition only its
+        first line."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         if isinstance(node, DEFINITIONS):  # only its first line
             return Place(str(self.path), line, column, line, column + len(node.name), function)
@@ -215,8 +212,7 @@ class Module:
 
 
 def asks_if_run(test: ast.expr) -> bool:
-    """Return whether a condition contains the name `__name__`, as in `if __name__ == "__main__"`.
-    Then the condition tests whether the file is run or imported."""
+    """Return whether a condition tests `__name__`: whether the file is run or imported."""
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in inside(test))
 
 
@@ -238,9 +234,9 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def parsed(path: Path, strict: bool = False) -> Module:
-    """Read a file as a Module. Raises UsageError if the file can't be read, or isn't Python. With
-    `strict`, this includes files with bytes in a comment that Python can't decode. Python refuses
-    to run such a file, but can import it."""
+    """Read a file as a Module. Raises UsageError if it can't be read, or isn't Python. With
+    `strict`, bytes that Python can't decode are an error too: Python imports such a file, but does
+    not run it."""
     with reading(path):
         content = path.read_bytes()
     if strict and (found := encoding_error(content)) is not None:
@@ -257,9 +253,8 @@ def parsed(path: Path, strict: bool = False) -> Module:
 class Modules:
     """The checked file, and the files that it imports, directly or through other files.
 
-    An imported file is always read if a relative import names it. It is also always read if it is
-    found in the folder of the importing file, or in a folder above. A file that is found only on
-    sys.path is read if its text contains "nki"."""
+    A file is read if a relative import names it, or if it is in the folder of the importing file or
+    above. A file that is only on sys.path is read if it contains "nki"."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first, strict=True)
@@ -270,11 +265,11 @@ class Modules:
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
-        """Return the meaning of a name, or of an attribute of a name, in a file.
+        """Return the meaning of a name, or of an attribute of a name, in a file; None for other
+        expressions.
 
-        The meaning of a function or a class in a file that was read is a pair (Module, Definition).
-        The meaning of other imports is a dotted name, such as "nki.isa.iota" or "math.pi". Return
-        None for any other expression."""
+        It is a pair (Module, Definition) for a function or class in a file that was read. For other
+        imports it is a dotted name, such as "nki.isa.iota" or "math.pi"."""
         dotted = name_of(expression)
         return None if dotted is None else self.meaning_of(module, dotted)
 
@@ -295,16 +290,15 @@ class Modules:
         return self._imported(module, first, rest, 8)
 
     def _of_a_star(self, module: Module, dotted: str) -> str | None:
-        """Return the API's name for a name that `from nki.language import *` binds, or None for
-        other names."""
+        """Return the API's name for a name that `from nki.language import *` binds; None for
+        others."""
         _, origin = module.imports.get("*", (0, ""))
         known = of_the_api(origin.removesuffix("*") + dotted)
         return known if known in forms() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
-        """Return the meaning of a name to which the file assigns `value`, or of its attributes
-        `rest`. The meaning is known if `value` is another name, or a call that makes a function a
-        kernel or binds arguments to a function."""
+        """Return the meaning of a name with this value, or of its attributes `rest`. It is known
+        for another name, and for a call that makes a kernel or a partial function."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
             maker = self.meaning(module, value.func)
@@ -318,8 +312,8 @@ class Modules:
         return meaning
 
     def is_bound(self, module: Module, expression: ast.expr) -> bool:
-        """Return whether a name is assigned the result of a call, such as functools.partial(f, 1),
-        which may bind arguments to a function."""
+        """Return whether a name is the result of a call that may bind arguments, such as
+        functools.partial(f, 1)."""
         visited: set[str | None] = set()
         while (name := name_of(expression)) in module.values and name not in module.imports:
             if name in visited:
@@ -339,10 +333,11 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return the definition of the dotted name `whole`, whose first parts name a file, or None.
-        The file contains the definition, or imports it from another file. `level` is the number of
-        dots in a relative import (0 for an absolute import). At most `more` further imports are
-        followed."""
+        """Return the definition of the dotted name `whole`, which begins with a file; None if there
+        is none.
+
+        `level`: the dots of a relative import (0: absolute)
+        `more`: how many further imports are followed"""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
@@ -356,10 +351,10 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """Return the file that a dotted name means in an import, or None if it is not found. A file
-        that is not read counts as not found. `level` is the number of dots in a relative import,
-        which names one folder. For an absolute import (0), search the folder of the importing file,
-        the folders above, and Python's search path."""
+        """Return the file that an import means, or None if it is not found or not read.
+
+        `level`: the dots of a relative import. For 0, search the folder of the importing file, the
+            folders above, and Python's search path."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
@@ -379,8 +374,8 @@ class Modules:
         return None
 
     def _load(self, path: Path, nearby: bool) -> Module | None:
-        """Read a file as a Module. Return None if the file is not Python, or if it does not contain
-        "nki". A file near the importing file (`nearby`) may lack "nki"."""
+        """Read a file as a Module. Return None if it is not Python, or lacks "nki" and is not
+        `nearby`."""
         if path not in self._read:
             self._read[path] = None
             try:
@@ -402,8 +397,7 @@ def _file(folder: Path, parts: Sequence[str]) -> Path | None:
 
 
 def of_the_api(dotted: str) -> str | None:
-    """Return today's name for a dotted name of either API. For example, a name of the older API is
-    translated. Return None if the name is in neither API."""
+    """Return today's name for a dotted name of either API; None if it is in neither."""
     for root in API:
         if dotted == root or dotted.startswith(f"{root}."):
             return "nki" + dotted.removeprefix(root)

@@ -52,9 +52,9 @@ class Read:
 
 
 def read(file: Path, kernel: str | None, api: str | None) -> Read:
-    """Read a file, and check it against the release `api`. If `api` is None, the release is the
-    latest of the releases that the file fits best. Raises UsageError if the file can't be read or
-    isn't Python, if it has no such kernel, or if there is no such release."""
+    """Read a file, and check it against the release `api`, by default the latest of those that fit
+    best. Raises UsageError for an unknown release or kernel, and if the file can't be read or isn't
+    Python."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
     try:
@@ -92,13 +92,13 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that fit the source best: those with the fewest errors about names and
-    parameters that the release lacks. Among releases with equally few errors, those with the fewest
-    such warnings fit best.
+    """Return the releases with the fewest errors, and then the fewest warnings, about names and
+    parameters that they lack.
 
-    `forms` are findings about source that the latest release refuses and older releases accept.
-    Each finding also counts for the releases that refuse this source. A file that uses the older
-    API fits only the first release."""
+    `forms`: findings about source that the latest release refuses; each counts for all releases
+        that refuse it
+
+    A file of the older API fits only the first release."""
     if latest.program.modules.first.is_older or any(
         scope_of_function.is_older for scope_of_function in latest.all()[:1]
     ):
@@ -148,9 +148,10 @@ def _finding(module: Module, release: str, result: Report, function: str) -> Ite
 def _of_other_releases(
     uses: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
-    """Yield further findings for a `release` that the user did not choose. Names that the latest
-    release lacks are reported with a severity one step lower. `others` are the other releases that
-    the kernels fit equally well. The known issues of `others` are reported as notes."""
+    """Yield further findings for a `release` that the user did not choose: names that the latest
+    release lacks, one step less severe, and known issues of `others`, as notes.
+
+    `others`: the other releases that fit equally well"""
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in api_calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
@@ -164,8 +165,8 @@ def _of_other_releases(
 
 
 def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
-    """Yield the findings in `forms` about source that `release` accepts, with a severity one step
-    lower. The latest release refuses this source."""
+    """Yield, one step less severe, the findings about source that `release` accepts and the latest
+    release refuses."""
     for finding in forms:
         if not is_in(rule(finding.code).releases, release):
             message = f"{finding.message}; the file is checked against API {release}"
@@ -203,9 +204,10 @@ def _has_main(tree: ast.Module) -> bool:
 class Issue:
     """A row of `api/issues.toml`: a known issue that AWS lists, about a name in some releases.
 
-    If `when` is NAMED, the issue concerns each use of the name that is not a call. Otherwise `when`
-    is a key of CONDITIONS, and the issue concerns the calls for which the condition holds. The
-    table omits issues that concern only one machine. A run on that machine reports them."""
+    `when`: NAMED for each use of the name that is not a call, or the key in CONDITIONS of a test of
+        calls
+
+    Issues of only one machine are not listed here: a run on that machine reports them."""
 
     name: str
     when: str

@@ -1,7 +1,6 @@
-"""Functions that visit the nodes of a syntax tree, and functions that return what the source states
-directly: numbers, sizes, arguments of calls, and bindings of names.
-
-The functions that visit nodes must be fast, because they visit each node of all checked files."""
+"""Functions that visit the nodes of a syntax tree, and functions that read numbers, sizes,
+arguments of calls, and bindings of names. Visiting must be fast, because it visits each node of all
+checked files."""
 
 from __future__ import annotations
 
@@ -45,15 +44,15 @@ def inside(node: ast.AST) -> list[ast.AST]:
 
 
 def nested(node: ast.AST) -> list[ast.AST]:
-    """Return all nodes below a node. Functions, classes and lambdas are included, but not the nodes
-    inside them."""
+    """Return all nodes below a node, without the nodes inside functions, classes and lambdas."""
     return _below(children(node)[::-1], CLOSED)
 
 
 def _below(pending: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
-    """Return the nodes in `pending` and all nodes below them, in source order. `pending` is a stack
-    with the first node last, and is empty afterwards. Nodes below a node whose type is in `closed`
-    are left out."""
+    """Return the nodes in `pending` and all nodes below them, in source order.
+
+    `pending`: a stack with the first node last; it is empty afterwards
+    `closed`: types of nodes that are not entered"""
     nodes: list[ast.AST] = []
     while pending:
         node = pending.pop()
@@ -85,8 +84,7 @@ def statements(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def name_of(expression: ast.AST) -> str | None:
-    """Return the dotted name that an expression consists of, such as "a" or "a.b.c", or None for
-    any other expression."""
+    """Return the dotted name that an expression is, such as "a.b.c"; None for other expressions."""
     if isinstance(expression, ast.Name):
         return expression.id
     if isinstance(expression, ast.Attribute):
@@ -110,8 +108,7 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def given_to(call: ast.Call, parameters: ast.arguments, name: str) -> ast.expr | None:
-    """Return the argument that a call passes for the parameter `name`, or the parameter's default.
-    Return None if the argument is unknown."""
+    """Return the argument of a call for the parameter `name`, or its default; None if unknown."""
     if any(isinstance(value, ast.Starred) for value in call.args) or None in _named(call):
         return None
     positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
@@ -140,8 +137,8 @@ def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
 
 
 def literal(node: ast.expr | None) -> int | None:
-    """Return the value of an integer literal, or of literals that are combined with +, -, *, ** or
-    <<. Return None for other expressions."""
+    """Return the value of an integer literal, or of literals with +, -, *, ** and <<; None for
+    others."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return number
@@ -171,9 +168,10 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
 
 
 def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
-    """Return the shape that an index selects: the number of elements on each axis, or None for an
-    axis where the number is unknown. Return None if the index has anything except slices without a
-    step. `whole` is the shape of the indexed tensor, which slices without an end need."""
+    """Return the shape that an index of slices without a step selects, with None for unknown sizes.
+    Return None for other indices.
+
+    `whole`: the shape of the indexed tensor, for slices without an end"""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
     counts: list[int | None] = []
@@ -188,15 +186,14 @@ def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
 
 
 def numbers(parts: Sequence[ast.expr]) -> Shape:
-    """Return the shape that the expressions `parts` state, with None for each expression that is
-    not a literal number."""
+    """Return the shape that these expressions state, with None for unknown numbers."""
     literals = [literal(part) for part in parts]
     return tuple(None if size is None or size < 0 else size for size in literals)
 
 
 def shape_of_view(call: ast.Call) -> Shape | None:
-    """Return the shape of the view that tensor.reshape(shape) or tensor.ap(pattern) returns. Return
-    None for other calls, and if the source does not state the shape."""
+    """Return the shape of tensor.reshape(shape) or tensor.ap(pattern); None if the source does not
+    state it, and for other calls."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     shape = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
     if method not in ("reshape", "ap") or not isinstance(shape, ast.Tuple | ast.List):
@@ -210,11 +207,11 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
-    """Return a dict from each name that the nodes bind to the list of its bindings. A name may also
-    be an attribute, such as "a.b". A binding is a pair of a word and an expression:
+    """Return the bindings of each name, or attribute such as "a.b". A binding is (word,
+    expression):
 
     * "is": the name has the value of the expression;
-    * "each": the name has the value of each element of the expression, one after the other;
+    * "each": the name has the values of its elements, one after the other;
     * "part": the name has some other value that comes from the expression."""
     bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
