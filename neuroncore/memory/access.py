@@ -1,10 +1,8 @@
 """Access patterns: shapes, strides and offsets, counted in elements.
 
-`Flags` mark the bytes of a storage, for example those that were never written. One flag marks
-several adjacent bytes, because kernels write whole rows or blocks of columns. All flags of a
-storage mark the same number of bytes. If an access covers only a part of a flag's bytes, every flag
-of the storage is divided into smaller flags. A tensor that is written in 32 blocks of rows has 32
-flags."""
+`Flags` mark bytes of a storage, for example those that were never written. One flag marks several
+adjacent bytes, equally many for all flags of a storage: a tensor that is written in 32 blocks of
+rows has 32 flags. If an access covers only a part of a flag's bytes, all flags are divided."""
 
 from __future__ import annotations
 
@@ -37,18 +35,16 @@ def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, i
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the distance in elements that these axes cover: the stride of a further, outermost
-    axis.
+    """Return the distance in elements that these axes cover: the stride of a further, outer axis.
 
-    For dense axes the distance is the product of their sizes. NKI's access patterns count the
-    offset along an axis in the same way (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`,
-    SDK nki-aps)."""
+    For dense axes it is the product of their sizes. NKI's access patterns count offsets in the same
+    way (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`, SDK nki-aps)."""
     return max([1, *(n * abs(s) for n, s in zip(shape, strides, strict=True))])
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many axes an access pattern needs after the first axis. Axes that are contiguous
-    with each other count as one."""
+    """Return how many axes an access pattern needs after the first. Contiguous axes count as
+    one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
@@ -65,8 +61,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return the least and the greatest offset of an element from the first element. Axes of size 0
-    are not allowed."""
+    """Return the least and the greatest offset of an element from the first. No size may be 0."""
     low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
     return low, high
@@ -75,9 +70,8 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
     """Return the strides for the same elements in the shape `target`, or None if there are none.
 
-    Both shapes must have equally many elements. Two axes can be merged only if the outer stride is
-    the size of the inner axis times its stride. The stride of an axis of size 1 is the distance
-    that the axes inside it cover."""
+    Both shapes must have equally many elements. Two axes can be merged if the outer stride is the
+    size times the stride of the inner axis."""
     runs = _runs(shape, strides)  # [elements, stride] of each dense run, outermost first
     new_strides: list[int] = []
     reach = 1  # the distance that the axes so far cover
@@ -106,16 +100,15 @@ def _runs(shape: Dims, strides: Dims) -> list[tuple[int, int]]:
 
 
 def recounted(shape: Sequence[int], strides: Sequence[int], old: int, new: int) -> Dims | None:
-    """Convert strides in elements of `old` bytes into strides in elements of `new` bytes. Return
-    None if a stride is not a whole number of elements. Axes of size 1 don't matter."""
+    """Return strides in elements of `old` bytes as strides in elements of `new` bytes. Return None
+    if one is not a whole number, except for axes of size 1."""
     if any(s * old % new for _, s in long_axes(shape, strides)):
         return None
     return tuple(-(-s * old // new) for s in strides)
 
 
 def inferred(shape: Sequence[int], total: int) -> Dims | None:
-    """Return `shape` with the size that gives `total` elements in place of -1, or None if there is
-    no such size."""
+    """Return `shape` with a size for -1 that gives `total` elements, or None if there is none."""
     sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -prod(sizes)
@@ -145,12 +138,12 @@ LARGE = 1 << 20  # flags
 
 
 class Footprint:
-    """The bytes that the elements of an access cover, whatever the order of the elements.
+    """The bytes that the elements of an access cover, in any order.
 
-    Elements have `item` bytes; `shape` and `strides` (in bytes) give their positions relative to
-    the first element. The bytes are a grid of runs, each of `run` adjacent bytes. For each axis of
-    the grid, `sizes` lists the number of runs and `steps` their distance in bytes. The bytes start
-    at `low` (0 or less) relative to the first element, and extend over `reach` bytes."""
+    `item`, `shape`, `strides`: the size in bytes of the elements, and their positions (bytes)
+    `run`: the bytes form a grid of runs of this many adjacent bytes
+    `sizes`, `steps`: the number and the distance in bytes of the runs, for each axis of the grid
+    `low`, `reach`: the first byte relative to the first element, and the distance to the end"""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
@@ -187,8 +180,8 @@ class Flags:
         self.mask = NONE_SET  # replaced when an access first needs flags
 
     def pieces(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access, in undefined order, to read or set them. `start`
-        is the byte of the first element, and `covered` the Footprint of the access."""
+        """Return a view of the flags of an access, in undefined order. `start` is the byte of the
+        first element, and `covered` the Footprint of the access."""
         first = start + covered.low
         self._divide(gcd(self.granule, first, covered.unit))
         granule = self.granule
@@ -199,8 +192,8 @@ class Flags:
         return np.ndarray((*covered.sizes, run), np.bool_, self.mask, begin, steps)
 
     def elements(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access (see `pieces`) in its shape. If an element has
-        several flags, the view has one more axis."""
+        """Return a view of the flags of an access (`pieces`) in its shape, with one more axis if
+        elements have several flags."""
         self._divide(gcd(self.granule, start, covered.item, *covered.strides))
         granule, shape = self.granule, covered.shape
         steps = [s // granule for s in covered.strides]
@@ -220,9 +213,8 @@ class Flags:
 class Gaps(Flags):
     """Flags for the bytes of a storage that were written; the other bytes are its gaps.
 
-    A storage that was written completely has no Gaps. Storages that were never written share one
-    Gaps object for each layout, whose `shared` is true. A write to them is recorded in a new Gaps
-    object."""
+    A completely written storage has no Gaps. Unwritten storages of one layout share a Gaps object
+    (`shared`), and get their own at the first write."""
 
     __slots__ = ("_covered", "_start", "shared", "written")
 
@@ -236,8 +228,7 @@ class Gaps(Flags):
         self.written = 0
 
     def write(self, start: int, covered: Footprint, chosen: Array | None = None) -> bool:
-        """Record a write of all or the `chosen` elements of an access. Return True if every byte of
-        the storage has now been written."""
+        """Record a write of all or the `chosen` elements. Return True if no gap remains."""
         if chosen is None:
             if covered is self._covered and start == self._start:
                 return False
@@ -269,8 +260,8 @@ class Gaps(Flags):
         return covered is self._covered and start == self._start and self.written == size
 
     def missing(self, start: int, covered: Footprint) -> Array | None:
-        """Return, for each element of an access, whether it has an unwritten byte. Return None if
-        all bytes were written."""
+        """Return whether each element of an access has an unwritten byte; None if all bytes were
+        written."""
         if not self.written:
             return np.ones(covered.shape, np.bool_)
         if covered is self._covered and start == self._start:
@@ -290,8 +281,8 @@ class Gaps(Flags):
 
 
 def _repeated(mask: Array, times: int) -> Array:
-    """Return each flag `times` times in a row. If the result is large and few flags are set, only
-    the set flags are written, so that the other memory pages are never touched."""
+    """Return each flag `times` times in a row. In a large result with few flags set, other memory
+    pages are not touched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
     repeated = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already
@@ -300,6 +291,5 @@ def _repeated(mask: Array, times: int) -> Array:
 
 
 def _all(flags: Array) -> bool:
-    """Return whether all flags are set. numpy's `all` takes several times as long for a few
-    flags."""
+    """Return whether all flags are set. numpy's `all` is several times as slow for a few flags."""
     return bool(flags.item(flags.argmin()))

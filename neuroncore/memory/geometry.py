@@ -1,9 +1,8 @@
 """The layout of tiles in their storage, and the properties of tiles that calls depend on.
 
-Equal layouts are the same object, so data that depends on a layout is found by identity. Nearly
-every new tile of a kernel has a layout that exists already, so finding it costs little. A table
-that grows too long is cleared. Then two equal objects may exist, and the data that depends on them
-is computed twice."""
+Equal layouts are the same object, so data about a layout is found by identity. Nearly every new
+tile has a known layout. A table that grows too long is cleared. Equal objects may exist afterwards;
+then data is computed twice."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ MOST = 1 << 12  # entries of a table
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
-    """The properties of a tile, without contents, on which an instruction's legality and cost may
-    depend. Equal Views from the function `view` are the same object."""
+    """The properties of a tile, without contents, that decide about the legality and cost of an
+    instruction. The function `view` returns the same object for equal Views."""
 
     shape: Dims
     strides: Dims
@@ -54,7 +53,7 @@ class View:
 
     @property
     def distinct_free_size(self) -> int:
-        """The number of distinct elements per partition; an axis with stride 0 counts as one."""
+        """The number of elements per partition; an axis with stride 0 counts as one."""
         return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
 
     @property
@@ -99,12 +98,13 @@ def make_room(table: dict[Any, Any]) -> None:
 
 
 class Layout:
-    """The layout of a storage, independent of contents and of the position in the emulator's
-    memory.
+    """The layout of a storage.
 
-    On the chip it has `partitions` rows of `row_bytes`; the first row is in `partition0`, and every
-    row starts at `byte0` of its partition. In HBM it is one row. In the emulator's memory, elements
-    are `spread` times as far apart as on the chip, and rows are `pitch` bytes apart."""
+    `partitions`, `row_bytes`: on the chip, the number and the bytes of its rows; in HBM it is one
+        row
+    `partition0`, `byte0`: the partition of the first row, and the first byte of each row there
+    `spread`, `pitch`: in the emulator's memory, elements are `spread` times as far apart, and rows
+        `pitch` bytes"""
 
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
@@ -171,21 +171,20 @@ def unplaced(
     held: Format,
     place: tuple[int, int] = (0, 0),
 ) -> Layout:
-    """Return the layout of a storage whose address the kernel did not choose.
+    """Return the layout of a storage without an address of the kernel.
 
-    Memory stores its elements in the format `held`, whose width is a multiple of the width of
-    `dtype`. `place` is (first partition, first byte in each partition)."""
+    `held`: the format in memory, whose width is a multiple of the width of `dtype`
+    `place`: (first partition, first byte in each partition)"""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)
 
 
 class Geometry:
-    """The form of a window on a storage: layout, shape, strides and format, without the position of
-    the first element.
+    """The form of a window on a storage: everything but the position of the first element.
 
-    `shape` and `strides` count elements of the format. `bytes_apart` are the strides in bytes on
-    the chip; `steps` are the strides in bytes in the emulator's memory."""
+    `shape`, `strides`: in elements of the format
+    `bytes_apart`, `steps`: the strides in bytes, on the chip and in the emulator's memory"""
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
@@ -218,18 +217,18 @@ class Geometry:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """The tuple (arguments of the layout, shape, strides, format), from which `layout` and
-        `Layout.geometry` made this geometry."""
+        """The tuple (arguments of the layout, shape, strides, format), which can make this geometry
+        again."""
         return self.layout.arguments, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
-        """Cache the geometry of a part of a tile, for every tile of this geometry. The key `alike`
-        describes the indices that select the part."""
+        """Cache the geometry of a part of a tile. The key `alike` describes the indices that select
+        it."""
         make_room(self.parts)
         self.parts[alike] = part
 
     def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
-        """Return whether windows of this form at each of these offsets, in elements, are inside the
+        """Return whether windows of this form at all these offsets (in elements) are inside the
         storage."""
         low, high = access.extent(self.shape, self.strides)
         room = self.layout.nbytes // self.dtype.itemsize
@@ -266,10 +265,10 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """Return how many successive offsets of a tile's first element have the same View.
+    """Return how many successive offsets have the same View, for elements of `item` bytes.
 
-    In PSUM this is 1, in SBUF the number of elements in a partition, and in HBM the number of
-    elements in the storage. An element has `item` bytes."""
+    In PSUM this is 1, in SBUF the elements of a partition, and in HBM the elements of the
+    storage."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

@@ -1,8 +1,7 @@
 """Parts of tiles, which indices select.
 
-The form of a part (its shape and strides) depends only on the index and on the layout of the tile.
-So the form is computed once for equal layouts. In a loop only the position of the first element is
-computed again."""
+The shape and strides of a part depend only on the index and the layout, and are computed once. In a
+loop, only the position of the first element is computed again."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """The elements that an affine index selects, relative to the first element.
+    """The elements that an affine index selects, relative to the first.
 
-    `steps` are the distances between elements along axes of the sizes `shape`. `low` and `high` are
-    the least and the greatest position."""
+    `shape`, `steps`: the sizes of axes, and the distances between elements
+    `low`, `high`: the least and the greatest position"""
 
     __slots__ = ("_negative", "high", "low", "shape", "steps")
 
@@ -49,8 +48,8 @@ def form(shape: Dims, steps: Dims) -> IndexForm:
 
 
 class Affine:
-    """An index along one axis of a tensor, as an affine function of the position in a tile. Its
-    value is `start` at the first element. `form` lists its steps along the axes of the tile."""
+    """An index along one axis of a tensor: an affine function of the position in a tile. Its value
+    is `start` at the first element. `form` lists its steps along the axes of the tile."""
 
     __slots__ = ("form", "start")
     form: IndexForm
@@ -62,8 +61,7 @@ new = object.__new__
 
 
 class Parted(Tile):
-    """A tile that can be indexed. Today's API and the older API each define which indices are
-    supported."""
+    """A tile that can be indexed. Each API defines which indices are supported."""
 
     __slots__ = ()
 
@@ -73,9 +71,11 @@ class Parted(Tile):
         raise NotImplementedError
 
     def __getitem__(self: T, key: Any) -> T:
-        """Return the part that an index selects. For integers, slices without a step and Affines,
-        `by_keys` makes the part once for all tiles with equal layouts, and later only its position
-        is computed. `by_keys` is always called for other indices, and for indices out of bounds."""
+        """Return the part that an index selects.
+
+        For integers, slices without a step and Affines, `by_keys` makes the part once for equal
+        layouts; then only its position is computed. Other indices, and indices out of bounds,
+        always call `by_keys`."""
         keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)

@@ -38,7 +38,7 @@ class Recorder(Protocol):
 class Load(NamedTuple):
     """The origin of a register's value.
 
-    `record`: the record of the core, which contains a row for each instruction
+    `record`: the record of the core
     `row`: the row of the last load instruction on which the value depends
     `number`: the number of the value among the registers of the record"""
 
@@ -57,9 +57,8 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """A context manager that replaces the values of loaded registers in loops and conditions by
-    `values`, one after the other. After the last of `values`, the registers' values are used
-    again."""
+    """A context manager in which loaded registers have these `values` in loops and conditions, one
+    after the other. Afterwards they have their own values."""
     token = _chosen.set(iter(values))
     try:
         yield
@@ -70,11 +69,10 @@ def deciding(values: Iterable[int]) -> Iterator[None]:
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
-    A register may be a tensor's index, a dynamic loop's bound, the condition of `while reg:`, and
-    an operand of arithmetic. The variable of a loop is frozen: it can't be written. If Python needs
-    a constant, a register raises DynamicControlError: the device's compiler, which traces the
-    kernel, refuses this too. `load` is the last load on which the value depends; a core executes
-    its loads in order."""
+    It may be a tensor's index, a dynamic loop's bound, the condition of `while reg:`, or an operand
+    of arithmetic. A loop variable is frozen: it can't be written. DynamicControlError is raised if
+    Python needs a constant, as by the device's compiler, which traces the kernel. `load` is the
+    last load on which the value depends; a core executes its loads in order."""
 
     __slots__ = ("_value", "frozen", "load")
 
@@ -121,9 +119,9 @@ class VirtualRegister:
     def __bool__(self) -> bool:
         """Return whether the value is not 0, for `while register:`, a loop that the device runs.
 
-        Raises DynamicControlError for any other condition: Python would choose one branch for a
-        kernel that all ranks and runs share (the page of nki.isa.VirtualRegister). If the source
-        text is not available, the condition is assumed to be such a `while`."""
+        Raises DynamicControlError for other conditions: Python would choose one branch for all
+        ranks and runs (the page of nki.isa.VirtualRegister). Without source text, a condition is
+        assumed to be a `while`."""
         frame = source.user_frame()
         asker = syntax.question(frame).by if frame is not None else None
         if asker is not None and not isinstance(asker, ast.While):

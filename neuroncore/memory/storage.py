@@ -50,9 +50,9 @@ class DeferredWork(Protocol):
 class Storage:
     """One allocation: its contents, and their state.
 
-    The contents begin at byte `origin` of the array `data`; `layout` describes their arrangement.
-    The elements are stored as codes (bit patterns) of the format `held`. This format is `dtype`,
-    unless narrow formats are stored as float32 (Options.storage)."""
+    `data`, `origin`: the contents begin at byte `origin` of this array, arranged as in `layout`
+    `held`: the format of the stored codes (bit patterns): `dtype`, or float32 for narrow formats
+        (Options.storage)"""
 
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
@@ -96,8 +96,8 @@ class Storage:
         return self.data
 
     def changed_since(self, before: Array) -> Array:
-        """Return flags of the elements whose bits have changed, in the shape of the storage.
-        `before` is a C-contiguous array of the earlier elements, as memory stores them."""
+        """Return flags of the elements whose bits differ from `before`, a C-contiguous array of the
+        same type."""
         bits = f"u{self.held.itemsize}"
         flags: Array = self.settled.view(bits) != before.reshape(-1).view(bits)
         return flags.reshape(self.shape)
@@ -142,8 +142,8 @@ class Storage:
 
 
 class Image:
-    """The bytes of the whole SBUF or PSUM. Storages at addresses that the kernel chose are parts of
-    the image. Each byte on the chip takes `spread` bytes here."""
+    """The bytes of the whole SBUF or PSUM, with storages at addresses that the kernel chose. Each
+    byte takes `spread` bytes."""
 
     def __init__(self, identity: int, size: Sbuf | Psum, spread: int) -> None:
         self.id = identity
@@ -163,11 +163,11 @@ def _described(shape: Dims, name: str) -> str:
 class HbmMemory:
     """The main memory that the cores of one rank share.
 
-    A kernel is one program, which all its cores execute. So the cores have the same tensors in
-    shared HBM: the n-th allocation of a name by one core, and the n-th allocation of this name by
-    another core, return the same tensor. All engines of the rank round their results by `rounding`,
-    which converts float32 values to codes. With `wide`, floats narrower than float32 are stored as
-    float32, in every memory."""
+    The n-th allocation of a name in shared HBM returns the same tensor on all cores: they execute
+    the same program.
+
+    `rounding`: converts float32 results of all engines to codes
+    `wide`: whether floats narrower than float32 are stored as float32, in every memory"""
 
     def __init__(
         self, rounding: Rounding = codec.encode, wide: bool = False, rank: int = 0
@@ -189,12 +189,11 @@ class HbmMemory:
 class Memory:
     """Allocates the storage of one core.
 
-    Storages are numbered per core, so the numbers do not depend on which core runs first. Storages
-    in shared HBM are numbered per rank.
+    Storages are numbered per core, and in shared HBM per rank: the order of cores does not matter.
 
-    If the kernel chooses no address, the tensor gets separate bytes, which are reused for later
-    tensors of the same size. If the kernel chooses an `address=(partition, byte)`, the tensor is a
-    window on the bytes of the whole memory (`Image`), where overlaps behave as on the chip."""
+    Without an address, a tensor gets separate bytes, which later tensors of the same size reuse.
+    With `address=(partition, byte)`, it is a window on the whole memory (`Image`), where tensors
+    overlap as on the chip."""
 
     def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:
         self.machine, self.hbm = machine, hbm
@@ -205,8 +204,7 @@ class Memory:
         self._layouts: dict[tuple[MemoryRegion, Dims, Format], Layout] = {}
 
     def begin_program(self) -> None:
-        """Start another program of the launch grid on this core, with the HBM of the previous
-        program."""
+        """Start another program of the launch grid with the same HBM."""
         self._shared.clear()
 
     def allocate(
@@ -221,8 +219,7 @@ class Memory:
 
         Raises PartitionLimitError and CapacityError; with an address also StartPartitionError,
         OutOfBoundsError and SignatureError. Raises ShapeError if another core has allocated the
-        same tensor in shared HBM with another shape or format.
-        """
+        tensor differently in shared HBM."""
         if region is MemoryRegion.shared_hbm:
             return self._share(shape, dtype, name)
         if address is not None and region in ON_CHIP:
@@ -270,11 +267,10 @@ class Memory:
         return storage
 
     def renew(self, storage: Storage, name: str) -> None:
-        """Allocate storage on the chip in the memory of an existing Storage.
+        """Allocate the memory of an existing on-chip Storage again.
 
-        This is either the Storage of a tensor to which nothing refers any more, or the result of
-        `unnumbered`. Its version increases, so results that were cached for the old contents are
-        not used."""
+        It must be unreferenced, or a result of `unnumbered`. Its version increases, so that cached
+        results for the old contents are not used."""
         if storage.pending is not None:
             storage.pending.finish()
         storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1
@@ -282,8 +278,7 @@ class Memory:
         storage.other_engine = storage.double = storage.greatest = None
 
     def unnumbered(self, layout: Layout, held: Format, name: str = "") -> Storage:
-        """Return storage that has memory, but no number. On the device it counts as allocated only
-        after `renew` has numbered it."""
+        """Return storage with memory, but without a number. `renew` allocates it."""
         storage = Storage(-1, layout, held, name)
         storage.launch = self.hbm
         try:
@@ -295,8 +290,8 @@ class Memory:
         return storage
 
     def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
-        """Return the layout of a tensor whose address the kernel does not choose. Raises
-        PartitionLimitError and CapacityError if the tensor doesn't fit on the chip."""
+        """Return the layout of a tensor without an address. Raises PartitionLimitError and
+        CapacityError."""
         known = self._layouts.get((region, shape, dtype))
         if known is not None:
             return known
@@ -306,8 +301,8 @@ class Memory:
         return self._layouts.setdefault((region, shape, dtype), layout)
 
     def adopt(self, region: MemoryRegion, array: Array, dtype: Format, name: str = "") -> Storage:
-        """Return a storage that uses the bytes of a C-contiguous array, and keeps the array alive.
-        The array contains codes of `HbmMemory.held(dtype)`."""
+        """Return a storage that uses and keeps the bytes of a C-contiguous array, codes of
+        `HbmMemory.held(dtype)`."""
         held = self.hbm.held(dtype)
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
         storage = Storage(next(self.hbm.ids), layout, held, name)
@@ -317,8 +312,8 @@ class Memory:
         return storage
 
     def widened(self, array: Array, dtype: Format) -> Array:
-        """Return the elements of an array in the format in which memory stores them. For an
-        unchanged format, return the array itself."""
+        """Return the elements of an array as memory stores them; the array itself if nothing
+        changes."""
         if self.hbm.held(dtype) is dtype:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
@@ -326,9 +321,8 @@ class Memory:
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
         """Raise CapacityError if a tensor does not fit into HBM.
 
-        With `lasts`, the tensor outlives the kernel, and must fit together with all other tensors
-        that outlive the kernel. All other tensors may reuse each other's bytes, so each must only
-        fit by itself."""
+        With `lasts`, it outlives the kernel, and must fit together with all others that do. Other
+        tensors may reuse bytes, so each must only fit by itself."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:
@@ -388,8 +382,8 @@ class Memory:
         name: str,
         address: tuple[int, int],
     ) -> Storage:
-        """Allocate storage at an address that the kernel chose: a window on the image of the
-        memory. Raises the errors of `allocate`."""
+        """Allocate storage at an address of the kernel: a window on the image of the memory. Raises
+        the errors of `allocate`."""
         identity, image = next(self._ids), self._image(region)
         arguments = region, shape, dtype, image.spread, image.pitch
         layout = geometry.layout(*arguments, address, True)

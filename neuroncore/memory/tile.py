@@ -39,10 +39,12 @@ Array = npt.NDArray[Any]
 class Dynamic:
     """An offset that is known only when the instruction runs: `step` elements times an index.
 
-    A scalar index (a register or a [1, 1] tile) moves the whole tile. A vector index (a [P, 1]
-    tile) chooses a row along axis 0 for each partition. An index that picks (a [P, K] tile) chooses
-    each element along the free axes (`neuroncore.core.indirection`). `limit` is the largest index
-    for which the access stays inside the tensor."""
+    * A scalar index (a register or a [1, 1] tile) moves the whole tile.
+    * A vector index (a [P, 1] tile) chooses a row along axis 0 for each partition.
+    * A picking index (a [P, K] tile) chooses elements along the free axes
+      (`neuroncore.core.indirection`).
+
+    `limit` is the largest index inside the tensor."""
 
     index: VirtualRegister | Tile
     step: int
@@ -111,8 +113,7 @@ class Tile:
 
     @classmethod
     def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
-        """Return a tile of this class with the window of `tile`, on `storage` (by default on the
-        same storage)."""
+        """Return a tile of this class with the window of `tile`, by default on the same storage."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic, tile.fault)
         geometry = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
@@ -136,13 +137,12 @@ class Tile:
         return type(self)(self.storage, geometry, offset, dynamic, self.fault)
 
     def at(self: T, geometry: Geometry, offset: int) -> T:
-        """Return another window on the same storage, without run-time offsets, that begins at
-        `offset`."""
+        """Return a window on the same storage at `offset`, without run-time offsets."""
         return type(self)(self.storage, geometry, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
-        """Raise ViewError unless memory stores the bits of this tile's format and of `dtype` as the
-        chip does."""
+        """Raise ViewError unless memory stores this format and `dtype` with the bits of the
+        chip."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != form.itemsize for form, held in formats):
             because = "the bits of the narrow format do not exist"
@@ -214,8 +214,8 @@ class Tile:
 
     @property
     def is_storage(self) -> bool:
-        """Return whether the tile contains all elements of the storage, in its shape, order and
-        format. Axes of size 1 do not matter."""
+        """Return whether the tile is the whole storage, in its shape, order and format. Axes of
+        size 1 do not matter."""
         whole = self.storage.layout.whole
         if self.dtype is not whole.dtype or self.shape != whole.shape or self.dynamic:
             return False
@@ -223,11 +223,9 @@ class Tile:
         return self.offset == 0 and all(n == 1 or a == b for n, a, b in axes)
 
     def signature(self) -> View:
-        """Return the View of this tile: the properties that a Call (a use of an instruction without
-        its data) stores in place of the tile.
+        """Return the View of this tile, which a Call (an instruction without data) stores.
 
-        Raises the error in `fault` if the tile has one, and ShapeError if the tile has no
-        elements."""
+        Raises the error in `fault`, and ShapeError if the tile has no elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
@@ -253,8 +251,7 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """Return the elements as a numpy array that shares the memory of the storage. The array has
-        the type in which the format `held` is stored."""
+        """Return the elements as a view of the storage, in the stored type of `held`."""
         if self.storage.pending is not None:
             self.storage.pending.finish()
         if self._array is None:
@@ -283,8 +280,7 @@ class Tile:
         return self.values().reshape(self.shape[0], 1)
 
     def store(self, values: Array) -> None:
-        """Write float32 `values` of the tile's size, rounded to the tile's format as the launch
-        requires."""
+        """Write float32 `values` of the tile's size, rounded as the launch requires."""
         codes = self.codes()
         if values.shape != codes.shape:
             values = values.reshape(codes.shape)
@@ -296,15 +292,15 @@ class Tile:
             codes[...] = self.rounded(values)
 
     def rounded(self, values: Array, out: Array | None = None) -> Array:
-        """Return the codes of float32 values, rounded as the launch requires, in the contiguous
-        array `out` if given."""
+        """Return the codes of float32 values, rounded as the launch requires. `out`: an array for
+        the result."""
         launch = self.storage.launch
         assert launch is not None
         return launch.rounding(self.held, values, out)
 
     def encoded(self, source: Tile, codes: Array) -> Array:
-        """Return `codes` of the tile `source` as codes of this tile's format. Codes of another
-        format become float32, and are rounded as the launch requires."""
+        """Return `codes` of the tile `source` in this tile's format, through float32 if the formats
+        differ."""
         if source.held is self.held:
             return codes
         return self.rounded(codec.decode(source.held, codes))
@@ -325,21 +321,21 @@ class Tile:
         return start, footprint(codes.shape, codes.strides, codes.itemsize)
 
     def flags(self, flags: Flags) -> Array:
-        """Return the flags of this tile's elements, a view of the storage's `flags`. If an element
-        has several flags, there is one more axis."""
+        """Return a view of `flags` for this tile's elements, with one more axis if elements have
+        several flags."""
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Return, for each element, whether it was not written since this tensor was allocated.
-        Return None if all elements were written since then."""
+        """Return whether each element is unwritten since the tensor was allocated; None if none
+        is."""
         gaps, geometry = self.storage.gaps, self.geometry
         if gaps is None:
             return None
         return gaps.missing(self.offset * geometry.dtype.itemsize, geometry.footprint)
 
     def missing(self) -> Array | None:
-        """Return, for each element, whether it was never written, not even through another tensor
-        at the same address. Return None if all elements were written."""
+        """Return whether each element was never written, through any tensor at its address; None if
+        none is."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
@@ -390,8 +386,7 @@ class Tile:
             image.gaps.write(*self._covered_in(image), chosen)
 
     def mark_other_engine(self, other_engine: bool) -> None:
-        """Record that all elements of this tile, in PSUM, are being written by an engine other than
-        Tensor (by Tensor if `other_engine` is false)."""
+        """Record whether an engine other than Tensor is writing this tile, in PSUM."""
         storage = self.storage
         if storage.other_engine is None and other_engine:
             storage.other_engine = Flags(storage.nbytes)
@@ -406,11 +401,10 @@ class Tile:
     # --- dynamic offsets -------------------------------------------------------------------------
 
     def resolved(self: T, name: str = "the tensor") -> T:
-        """Return the tile as a window at a constant offset, from the current values of registers
-        and index tiles.
+        """Return the tile as a window at the current values of registers and index tiles.
 
-        Raises OutOfBoundsError if the window leaves the tensor. Raises ViewError if the index
-        chooses rows or elements, which do not form a window."""
+        Raises OutOfBoundsError if it leaves the tensor, and ViewError if an index chooses rows or
+        elements."""
         if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
             raise self._pick_error("has no elements before an instruction picks them")
         offset = self.offset
@@ -429,8 +423,7 @@ def _address(array: Array) -> int:
 
 
 def index_value(dynamic: Dynamic, name: str) -> int:
-    """Return the current index of a scalar offset. Raises OutOfBoundsError if the index exceeds its
-    limit."""
+    """Return the current index of a scalar offset. Raises OutOfBoundsError beyond its limit."""
     index = dynamic.index
     value = index.value if isinstance(index, VirtualRegister) else int(index.codes().flat[0])
     if not 0 <= value <= dynamic.limit:
@@ -449,9 +442,8 @@ _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
 def first_write(nbytes: int, start: int, covered: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage of `nbytes` bytes after its first write; None if this write
-    covered all bytes. The first element is at byte `start`, and `covered` describes the written
-    bytes."""
+    """Return the Gaps of a storage of `nbytes` bytes after its first write; None without gaps.
+    `covered` lists the written bytes, and `start` is the byte of the first element."""
     gaps = _gaps.get((nbytes, start, covered))
     if gaps is None:
         gaps = Gaps(nbytes)

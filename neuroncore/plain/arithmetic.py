@@ -22,8 +22,8 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def number(a: Any, b: Any) -> Any:
-    """Return the greater number, or the operand that is not NaN. `Options.nan_minmax` = "number"
-    selects this maximum."""
+    """Return the greater number, or the operand that is not NaN (`Options.nan_minmax` =
+    "number")."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 

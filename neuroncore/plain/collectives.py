@@ -1,5 +1,4 @@
-"""Collectives. `parts` lists the instruction of each participating core, in the order of the
-group."""
+"""Collectives. `parts` lists the instruction of each core, in the order of the group."""
 
 from collections.abc import Sequence
 from functools import partial, reduce
@@ -14,22 +13,22 @@ Parts = Sequence[Any]
 
 
 def all_reduce(parts: Parts) -> None:
-    """dsts[k] = the reduction by op of srcs[k] of all ranks of the group"""
+    """dsts[k] = op over srcs[k] of all ranks of the group"""
     for k, codes in enumerate(reductions(parts)):
         for i in parts:
             i.dsts[k].put(codes)
 
 
 def all_gather(parts: Parts) -> None:
-    """dsts[k] = srcs[k] of all ranks of the group, concatenated along collective_dim"""
+    """dsts[k] = srcs[k] of all ranks, concatenated along collective_dim"""
     for k, codes in enumerate(sources(parts)):
         for i in parts:
             i.dsts[k].put(np.concatenate(codes, i.collective_dim))
 
 
 def reduce_scatter(parts: Parts) -> None:
-    """dsts[k] = this rank's part of the reduction by op of srcs[k] of all ranks; collective_dim is
-    split into one equal part for each rank"""
+    """dsts[k] = this rank's part of op over srcs[k] of all ranks; equal parts along
+    collective_dim"""
     for k, codes in enumerate(reductions(parts)):
         whole = codes.reshape(parts[0].srcs[k].shape)
         pieces = np.split(whole, len(parts), parts[0].collective_dim)
@@ -38,7 +37,7 @@ def reduce_scatter(parts: Parts) -> None:
 
 
 def all_to_all(parts: Parts) -> None:
-    """the n-th part of dsts[k] = the part of srcs[k] that rank n of the group has for this rank"""
+    """part n of dsts[k] = this rank's part of rank n's srcs[k]"""
     for k, codes in enumerate(sources(parts)):
         pieces = [array.reshape(len(parts), -1) for array in codes]
         for n, i in enumerate(parts):
@@ -46,17 +45,17 @@ def all_to_all(parts: Parts) -> None:
 
 
 def all_gather_v(parts: Parts) -> None:
-    """the n-th part of dsts[0] = the elements of rank n's srcs[0] that rank n's metadata selects"""
+    """part n of dsts[0] = the elements of rank n's srcs[0] that its metadata selects"""
     deliver(parts, to_all=True)
 
 
 def all_to_all_v(parts: Parts) -> None:
-    """the n-th part of dsts[0] = the elements that the metadata of rank n sends to this rank"""
+    """part n of dsts[0] = the elements that rank n's metadata sends to this rank"""
     deliver(parts, to_all=False)
 
 
 def collective_permute(parts: Parts) -> None:
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
+    """dsts[0] = srcs[0] of this rank's source in the pairs; unchanged without a source"""
     (sent,), ranks = sources(parts), [i.core.rank for i in parts]
     for source, target in parts[0].source_target_pairs:
         if target in ranks:
@@ -79,13 +78,13 @@ def collective_permute_implicit_reduce(parts: Parts) -> None:
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Return a list for each k, with the codes of srcs[k] of each rank."""
+    """Return, for each k, the codes of srcs[k] of all ranks."""
     return [[src.codes() for src in srcs] for srcs in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """For each channel k, write sent[k][n] to dsts[k] of the rank that follows the group's n-th
-    rank in the channel's ring."""
+    """Send sent[k][n] from the group's n-th rank to dsts[k] of the next rank in the ring of channel
+    k."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)

@@ -1,6 +1,5 @@
 """Instructions that work element by element: copies, operators, functions. The attributes of `i`
-are the arguments of an instruction (operands, numbers, names of operators). `i.core` is the core
-that executes the instruction."""
+are the arguments of an instruction, and `i.core` executes it."""
 
 from typing import Any
 
@@ -111,8 +110,8 @@ def are_whole(*operands: Operand) -> bool:
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """Return the code of a constant. For an integer format this is its low bits, for a float format
-    the constant rounded to nearest even, and for a packed format 0."""
+    """Return the code of a constant: rounded to nearest even for floats, its low bits for integers,
+    and 0 for packed formats."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":

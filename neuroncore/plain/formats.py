@@ -60,9 +60,9 @@ def decode(form: Coding, codes: Array) -> Array:
 
 
 def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
-    """Return the codes of float32 values, rounded to nearest even. Floats overflow to infinity. But
-    float8_e4m3fn overflows to NaN, or to its largest number if `saturate` is True. Integers
-    saturate, and NaN becomes the integer 0."""
+    """Return the codes of float32 values, rounded to nearest even. Integers saturate, and NaN
+    becomes 0. Floats overflow to infinity. float8_e4m3fn overflows to NaN, or to its largest number
+    if `saturate`."""
     if form.kind == "bool":
         return (values != 0).astype(np.uint8)
     if form.whole:
@@ -104,15 +104,15 @@ def _width(form: Coding) -> int:
 
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
-    """Return the format of the elements in packed codes, and the codes of the elements. A new last
-    axis contains the four elements."""
+    """Return the format and the codes of the elements in packed codes. The last axis has four
+    elements."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)
 
 
 def pack(form: Coding, codes: Array) -> Array:
-    """Return packed codes. The last axis of `codes` contains the codes of four elements."""
+    """Return packed codes. The last axis of `codes` has four elements."""
     shifts = np.arange(PACKED, dtype=np.uint32) * _width(form)
     return np.bitwise_or.reduce(codes.astype(np.uint32) << shifts, axis=-1).astype(form.codes)
 

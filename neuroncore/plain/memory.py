@@ -42,8 +42,8 @@ class PlainTensor:
         return words[at]
 
     def write(self, positions: Array, codes: Array, size: int) -> None:
-        """Write codes at these byte positions of the tensor. A code has `size` bytes on the device.
-        If several codes have the same position, the last code remains."""
+        """Write codes of `size` bytes at these byte positions. The last code at a position
+        remains."""
         places, whole = self.places(positions), ALL_SET[size]
         words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
@@ -54,8 +54,8 @@ class PlainTensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Return the bytes `data` as an array of the type `kind`, and the indices of the elements at
-    the bytes `places`. The distances between these bytes must be multiples of the type's size."""
+    """Return the bytes `data` as an array of type `kind`, and the indices of the elements at the
+    bytes `places`, whose distances are multiples of the size."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size
@@ -63,8 +63,8 @@ def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
 
 
 def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first: int) -> Array:
-    """Return the byte positions of elements of `size` bytes. `strides` count elements, and the
-    first element is at byte `first`."""
+    """Return the byte positions of elements of `size` bytes, from byte `first` on. `strides` count
+    elements."""
     places = np.array(first)
     for count, stride in zip(shape, strides, strict=True):
         places = places[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
@@ -95,7 +95,7 @@ class Operand:
         return self.shape[0]
 
     def codes(self) -> Array:
-        """Return the codes of the elements. An uninitialized element has the code `poison`, or 0 if
+        """Return the codes of the elements. Uninitialized elements are `poison`, or 0 if
         `zeros`."""
         codes = self.tensor.codes(self.positions, self.held.codes)
         if (missing := self.missing()).any():
@@ -115,9 +115,8 @@ class Operand:
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Return a flag for each element: whether some of its bytes were never written. If `ever`
-        is True, writes to any tensor at this address count, otherwise only writes to this
-        tensor."""
+        """Return whether each element has unwritten bytes. If `ever`, writes to any tensor at the
+        address count."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
@@ -136,8 +135,8 @@ class Operand:
         self.put(self.round(self.held, np.asarray(values, np.float32).reshape(self.shape)))
 
     def converted(self, source: Operand) -> Array:
-        """Return the elements of `source` as codes of this operand's format. Equal formats keep the
-        bits. Otherwise the elements are converted through float32."""
+        """Return the elements of `source` as codes of this format: the same bits for equal formats,
+        otherwise through float32."""
         same = source.held is self.held
         return source.codes() if same else self.round(self.held, source.values())
 

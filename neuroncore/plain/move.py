@@ -1,5 +1,5 @@
 """Instructions that move data: DMA, gathers and patterns of GpSimd, registers, and exchanges
-between cores. The function of an instruction that loads a register returns the number to load."""
+between cores. A function that loads a register returns the number."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def dma_compute(i: Any) -> None:
 
 
 def turns_of(dst: Any) -> Array:
-    """Return, for each element, the number of earlier lanes that write to the same position."""
+    """Return, for each element, how many earlier lanes write to its position."""
     turns = np.zeros(dst.shape, np.int64)
     there = np.True_ if dst.there is None else dst.there
     for lane, at in enumerate(dst.positions):

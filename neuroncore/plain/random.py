@@ -63,8 +63,8 @@ def seed(core: Any, unit: engine, number: int, program: int) -> None:
 
 
 def is_xorwow(core: Any, unit: engine) -> bool:
-    """Return whether the engine's generator is XORWOW. The Vector engine before v4 uses a plain
-    shift register."""
+    """Return whether the engine's generator is XORWOW, not the shift register of the Vector engine
+    before v4."""
     return unit is engine.gpsimd or bool(core.machine.has("vector_random_state"))
 
 
@@ -87,14 +87,14 @@ def draw(i: Any) -> Array:
 
 
 def uniform(i: Any) -> Array:
-    """Return a random number in [0, 1) for each element of dst, [P, F]: the upper 24 bits of a
-    random 32-bit number, divided by 2^24."""
+    """Return a random number in [0, 1) for each element of dst, [P, F]: 24 bits, divided by
+    2^24."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Advance the states, and return the next numbers of Marsaglia's generator XORWOW: the sums of
-    a shift register and a counter."""
+    """Advance the states, and return the next numbers of XORWOW (Marsaglia): shift register plus
+    counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)
@@ -110,8 +110,8 @@ def draw_lfsr(states: Array) -> Array:
 
 
 def draw_philox(states: Array, count: int) -> Array:
-    """Advance the states, and return the next numbers, [lanes, count]. The counter in each state
-    counts all numbers of its lane. The states of a lane alternate after every four numbers."""
+    """Advance the states, and return the next numbers, [lanes, count]. A counter counts all numbers
+    of its lane. The states of a lane alternate every four numbers."""
     words = states.astype(U64)
     low, high, key = (words[..., n] | words[..., n + 1] << HALF for n in (0, 2, 4))
     n = np.arange(count, dtype=U64)
@@ -126,8 +126,8 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """Return the numbers of Philox at 128-bit counts, which are passed as two halves. The upper 126
-    bits of a count choose a block of four numbers, and the lowest 2 bits a number of the block."""
+    """Return the numbers of Philox at 128-bit counts, in two halves. The upper 126 bits choose a
+    block of four numbers, and the lowest 2 bits one of them."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
     for _ in range(10):

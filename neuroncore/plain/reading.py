@@ -31,8 +31,8 @@ def meaning(name: str) -> Any:
 
 
 def approximate(i: Any) -> str | None:
-    """Return the name of an instruction's mathematical function, if the last bits of the results
-    may differ from the emulator's bits. Otherwise return None."""
+    """Return the function whose last bits may differ from the emulator's; None for exact
+    instructions."""
     function = "exp" if i.name == "exponential" else getattr(i, "op", None)
     return function if function in ULPS else None
 
@@ -61,8 +61,7 @@ class PlainCore:
 
     def round(self, form: Coding, values: Array) -> Array:
         """Return the codes of float32 values. Stochastic rounding takes a random word for each
-        element that is written. The words depend on the program, the engine, the number of the
-        instruction on this engine, and the number of the element."""
+        written element: a function of program, engine, instruction and element."""
         options, saturate = self.options, self.options.fn_overflow == "saturate"
         if not options.stochastic or form.kind != "float" or form is FLOAT32:
             return encode(form, values, saturate)
@@ -91,13 +90,12 @@ class PlainCore:
         self, i: Any, data: Operand, out: Array, op: str | None, command: reduce_cmd,
         start: Any = 0, negate: bool = False, running: bool = False,
     ) -> None:  # fmt: skip
-        """dst = out [P, F];  reduce_res[p] = the accumulator register of lane p, in the lanes of
+        """dst = out [P, F]; reduce_res[p] = the accumulator register of lane p, for the lanes of
         data.
 
-        If `op` is given, `command` first sets the registers to the identity of `op` or to `start`,
-        or keeps them. Then register = register <op> element, for each element. If `running` is
-        True, register = element <op> register, and dst gets the register's value after each
-        element. The command idle makes the registers NaN (unknown)."""
+        `command` sets the registers to the identity of `op` or to `start`, keeps them, or makes
+        them NaN (idle). Then register = register <op> element, for each element. If `running`,
+        register = element <op> register, and dst gets the register after each element."""
         registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
         if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
             registers[:] = IDENTITY[op]
@@ -136,10 +134,10 @@ class Reading:
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
-        """Execute the next instruction of a core, and return the instruction with its arguments. If
-        several cores execute it together (`members`), the step of the first core executes it for
-        all. `leftover` maps names of operands to flags of the elements that depend on uninitialized
-        memory."""
+        """Execute the next instruction of a core, and return it with its arguments.
+
+        If several cores execute it together (`members`), the first does so for all. `leftover`:
+        flags of the elements that depend on uninitialized memory, by operand."""
         number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
         state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}
@@ -173,9 +171,8 @@ class Reading:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """Return the cores that execute an instruction together, in order: all cores of a rank, or,
-        for a collective, cores of the group's ranks. The latter are all cores, or the cores with
-        this core's position in their rank."""
+        """Return the cores that execute an instruction together: all cores of a rank, or cores of a
+        collective's ranks. The latter are all cores, or one for each rank."""
         state, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [state.rank * cores + place for place in range(cores)]
@@ -190,7 +187,7 @@ class Reading:
 
     def instruction(self, core: int, row: Row) -> Any:
         """Return an instruction with its arguments as attributes: operands at their current
-        positions, lists of operands, numbers, and names of operators and functions."""
+        positions, numbers, and names."""
         call = row.call
         i = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
         number = self.registers[core].value

@@ -99,9 +99,8 @@ def max8(i: Any) -> None:
 
 
 def ascending(x: Array, nan_first: bool = False) -> Array:
-    """Return the positions [P, F] of the elements of each row, in ascending order of the elements.
-    The last of equal elements comes first. NaN is the greatest element, or the least if
-    `nan_first`."""
+    """Return the positions [P, F] that sort each row, the last of equal elements first. NaN is the
+    greatest element, or the least if `nan_first`."""
     nan, places = np.isnan(x), np.broadcast_to(-np.arange(x.shape[1]), x.shape)
     return np.lexsort((places, ~np.signbit(x) | nan, np.where(nan, 0, x), nan ^ nan_first), axis=1)
 

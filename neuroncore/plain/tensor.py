@@ -77,8 +77,8 @@ def quantize_mx(i: Any) -> None:
 
 
 def read(core: Any, operand: Operand, group: int = 1) -> Array:
-    """Return the numbers to multiply, as float32 [K, columns]. `Options.tf32_read` decides whether
-    TF32 numbers are rounded or truncated, and `Options.subnormals` whether subnormals become 0."""
+    """Return the numbers to multiply, as float32 [K, columns]. `Options.tf32_read` selects how TF32
+    numbers are rounded, and `Options.subnormals` whether subnormals become 0."""
     form, options, values = operand.held, core.options, operand.values()
     if form is TFLOAT32:
         cut = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(F)
@@ -92,8 +92,7 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 def products(i: Any, group: int) -> list[Array]:
     """Return the products of matrices to add to dst, with NaN for unknown results. If one matrix
-    only moves numbers of the other matrix (as an identity matrix does), 0 times an uninitialized
-    number is 0."""
+    only moves numbers (as an identity matrix does), 0 times an uninitialized number is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -108,7 +107,7 @@ def products(i: Any, group: int) -> list[Array]:
 
 
 def lost(i: Any, name: str) -> Array:
-    """Return flags [K, columns]: True for elements of operand `name` that depend on uninitialized
+    """Return flags [K, columns] of the elements of operand `name` that depend on uninitialized
     memory and are not finite."""
     operand = getattr(i, name)
     flags = operand.missing() | i.core.leftover.get(name, np.False_)
@@ -121,8 +120,8 @@ def picks(matrix: Array) -> bool:
 
 
 def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
-    """Add `sums` to dst one after the other, in float32. If `add` is None, the first write to an
-    element overwrites it. If `add` is False, the first of `sums` overwrites dst."""
+    """Add `sums` to dst one after the other, in float32. The first overwrites dst if `add` is
+    False, and unwritten elements if `add` is None."""
     first, *others = (values.reshape(dst.shape) for values in sums)
     fresh = dst.missing(ever=False) if add is None else not add
     total = np.where(fresh, first, apply("add", dst.values(), first))
@@ -130,7 +129,8 @@ def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
 
 
 def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
-    """Return the elements [4 K, columns] in float32, and the scale of each element in float64."""
+    """Return (float32 elements, float64 scales) of packed data, both of the shape [4 K,
+    columns]."""
     element, codes = unpack(data.held, data.bits())
     values = decode(element, codes).swapaxes(1, 2).reshape(4 * data.lanes, -1)
     scales = scale_rows(core, scale, data.lanes).codes().reshape(data.lanes // 8, -1)
@@ -139,7 +139,7 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
-    """Return the rows of a scale tile with the scales for `partitions` partitions of data. Row 32q
-    + r contains the scales of the eight partitions from 32q + 8r on."""
+    """Return the rows of a scale tile for `partitions` partitions of data. Row 32q + r has the
+    scales of eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))

@@ -41,11 +41,11 @@ APART = 64  # the initial distance between snapshots, in steps
 
 
 class Values(NamedTuple):
-    """The elements of a tile. `unwritten` flags the elements that were never written; None means
-    that all elements were written.
+    """The elements of a tile. `unwritten` flags the elements that were never written; None if all
+    were.
 
-    An element that was never written has the value that an instruction would read: poison (NaN for
-    floats), or 0 if Options.uninitialized is "zeros"."""
+    Such an element has the value that an instruction would read: poison (NaN for floats), or 0 if
+    Options.uninitialized is "zeros"."""
 
     elements: Array
     unwritten: Array | None
@@ -122,8 +122,8 @@ class Replay:
     # --- moving ----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Move to the position before an instruction of a core. If `instruction` is the number of
-        the core's instructions, move to the core's end."""
+        """Move to the position before an instruction of a core. The number of the core's
+        instructions means the core's end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(
@@ -163,8 +163,7 @@ class Replay:
 
     @property
     def last(self) -> int:
-        """The core of the last step, or a core that had to wait when it was tried after this
-        step."""
+        """The core of the last step, or a core that was tried afterwards and had to wait."""
         return self._last
 
     @property
@@ -183,12 +182,10 @@ class Replay:
         return core, self.executions[core].row
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """Move to an instruction, and return the contents of its operand `name` before it runs
-        (after it if `after` is True).
+        """Move to an instruction, and return its operand `name` before it runs (or `after`).
 
-        The elements have the numpy type of the format. If an index chooses elements or rows of the
-        operand, return all elements or rows from which the index chooses. Raise UsageError if
-        `name` is not a tile of the instruction."""
+        The elements have the numpy type of the format. If an index chooses elements or rows, return
+        all from which it chooses. Raise UsageError if `name` is not a tile of the instruction."""
         self.to(instruction, core)
         execution = self.executions[core]
         operand = None if execution.over else execution.operand(name)
@@ -201,11 +198,10 @@ class Replay:
         return Values(elements, operand.missing())
 
     def results(self) -> Any:
-        """Move to the end, and return the kernel's results as numpy arrays. Return a list with the
-        results of each rank if there are several.
+        """Move to the end, and return the kernel's results as numpy arrays; a list of them for
+        several ranks.
 
-        If the kernel returns no tensor, the results are a tuple of the inputs that it changed, in
-        order."""
+        If the kernel returns no tensor, the results are a tuple of the inputs that it changed."""
         self.finish()
         results = [self._results_of(rank) for rank in range(self.world.ranks)]
         return results if len(results) > 1 else results[0]
@@ -245,7 +241,7 @@ class Replay:
         return np.where(self._tensors.changed(number), narrow, self._narrow[number])
 
     def _format_for_caller(self, tile: Tile) -> Format:
-        """Return the format in which the caller gets a tensor: for a whole input the format of the
+        """Return the format in which the caller gets a tensor: the input's format for a whole
         input, otherwise the format in memory."""
         roots = (self._tensors.roots.get(item.storage) for item in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
@@ -256,9 +252,8 @@ class Replay:
     def _next_core(self) -> int:
         """Return the core that executes the next step.
 
-        The function `turns` chooses the core if there is one. Without `turns`, it is the core that
-        was tried last, or the next core in order if that core has to wait. Raise DeadlockError if
-        no core can continue."""
+        It is the choice of `turns`, if given. Otherwise it is the core that was tried last, or the
+        next that can continue. Raise DeadlockError if none can."""
         count = len(self.cores)
         in_turn = ((self._last + i) % count for i in range(count))
         able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))
@@ -282,8 +277,8 @@ class Replay:
         self.step += 1
 
     def _run_to(self, step: int) -> None:
-        """Execute instructions up to a step, or until a snapshot is due. The record has one
-        core."""
+        """Execute instructions of a record with one core, up to a step or until a snapshot is
+        due."""
         if self._is_due():
             self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step
@@ -301,7 +296,7 @@ class Replay:
                 self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:
-        """Execute the next instruction of a core. Return False if the core has to wait for other
+        """Execute the next instruction of a core. Return False if it has to wait for other
         cores."""
         execution, core = self.executions[number], self.cores[number]
         before = core.rounding.issued.copy() if core.rounding and execution.meets else None
@@ -319,9 +314,9 @@ class Replay:
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step.
 
-        A snapshot is due before the first step. Later, a snapshot is due at a multiple of `_apart`
-        steps, if instructions have written at least as many bytes as the last snapshot copied. So
-        copying takes no longer than executing."""
+        The first step has one. Later, one is due at a multiple of `_apart` steps, if at least as
+        many bytes were written as the last snapshot copied. So copying takes no longer than
+        executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -332,9 +327,8 @@ class Replay:
     def _take_snapshot(self) -> None:
         """Take a snapshot of this step, unless there is one of this or a later step.
 
-        Except for the first snapshot, do nothing if it would copy more than `room` bytes (the
-        argument `snapshots` of Replay). If all snapshots together then take more than `room` bytes,
-        keep only every second snapshot."""
+        Do nothing if it would copy more than `room` bytes (the argument `snapshots` of Replay) and
+        is not the first. If all snapshots exceed `room` bytes, keep only every second."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -359,8 +353,7 @@ class Replay:
         return sum(s.nbytes for n, s in changing if n not in known or known[n].version != s.version)
 
     def _snapshot(self, last: Snapshot | None) -> Snapshot:
-        """Return a new snapshot that shares the contents of unchanged storages with the snapshot
-        `last`."""
+        """Return a new snapshot, which shares unchanged storages with the snapshot `last`."""
         contents: dict[int, Content] = {}
         new = 0
         storages = self._changing()
@@ -385,8 +378,7 @@ class Replay:
         )
 
     def _roundings(self) -> list[Stochastic]:
-        """Return the state of stochastic rounding of each rank; an empty list without such
-        rounding."""
+        """Return the state of stochastic rounding of each rank; an empty list if there is none."""
         firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
         return [core.rounding for core in firsts if core.rounding is not None]
 
@@ -416,8 +408,7 @@ class Replay:
 
 
 def _complete(record: Record) -> Setting:
-    """Return the settings of a record's launch. Raise UsageError if the record lacks settings or
-    instructions of the run."""
+    """Return the settings of a launch. Raise UsageError if settings or instructions are missing."""
     if record.setting is None:
         raise UsageError("the record can only be timed: it lacks the data to execute the programs")
     short = [program.coverage for program in record.programs if program.left_out]

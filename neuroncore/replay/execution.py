@@ -31,20 +31,17 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """Raised if an instruction must wait for other cores. The instruction must be executed again
-    when these cores have arrived."""
+    """Raised if an instruction must wait for other cores, and be executed again when they have
+    arrived."""
 
 
 class Meetings:
-    """The meetings of cores: points in the programs at which cores wait for each other and exchange
-    data.
+    """The meetings of cores: points at which cores wait for each other and exchange data.
 
     `open`: the points at which cores wait now, each with the data that cores have brought
     `waiting`: the waiting cores, in the order of their arrival
-
-    When all cores of a meeting have arrived, each core that waited must execute its instruction
-    again. Until then, `complete` stores the data of all cores of the meeting, under the number of
-    each core that waited."""
+    `complete`: the data of a complete meeting for each core that waited, until the core executes
+        its instruction again"""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
@@ -52,18 +49,18 @@ class Meetings:
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """Return a copy for a snapshot, without the data of waiting cores. After the snapshot is
-        restored, these cores execute their instructions again and bring the data again."""
+        """Return a copy for a snapshot, without the data of waiting cores: they will bring it
+        again."""
         copy = Meetings()
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
-        that meet there.
+        """Let core `number` arrive at a point with the data `bring`. Return the data of all its
+        cores.
 
-        Raise Waits if some cores have not arrived yet. The last core that arrives calls `then` with
-        the data of all cores."""
+        Raise Waits if some cores have not arrived. The last core to arrive calls `then` with all
+        data."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})
@@ -85,8 +82,8 @@ CHUNK = 128  # rows that are converted to Python lists at a time
 class OtherPath(UsageError):
     """Raised if the kernel would take another path with these inputs.
 
-    `decisions` lists the values of the registers on which the kernel has branched. All values but
-    the last agree with the record."""
+    `decisions`: the register values on which the kernel has branched; only the last differs from
+        the record"""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)
@@ -94,8 +91,8 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Group the rows of a table by their first number. Return a dict from this number to the rest
-    of each of its rows. `column` lists the numbers of all rows, `width` numbers for each row."""
+    """Return a dict from the first number of a row to the rest of each such row. `column` is a flat
+    table of `width` columns."""
     rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         rows_by_first.setdefault(first, []).append(tuple(rest))
@@ -103,9 +100,8 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 
 class _Tables:
-    """Tables about a program, shared by all executions of the program. `values`, `moves`, `places`,
-    `branches` and `begun` are the entries of the program's `Data` as lists or dicts. Their keys are
-    the numbers by which rows or windows refer to the entries."""
+    """Tables about a program for all its executions. `values`, `moves`, `places`, `branches` and
+    `begun` are entries of the program's `Data`, by the number of a row or window."""
 
     def __init__(self, program: Program) -> None:
         self.rows, self.begins = program.raw()
@@ -143,7 +139,7 @@ class Execution:
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Continue at a row. Forget all tiles, and all registers that this or a later row has
+        """Continue at a row. Forget all tiles, and the registers that this or later rows have
         loaded."""
         self.row = row
         self._tiles.clear()
@@ -162,8 +158,7 @@ class Execution:
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next row. Raise the kernel's errors with the kernel's line, and OtherPath if
-        the kernel would take another path."""
+        """Execute the next row. Raise errors with the kernel's line, and OtherPath."""
         number, tables = self.row, self._tables
         if number in tables.begun:
             *_, (self.core.program_id,) = tables.begun[number]
@@ -193,8 +188,8 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row, or a whole stretch: consecutive rows that compiled code executes in
-        one call. The stretch must begin with the next row and not go beyond row `end`."""
+        """Execute the next row, or all rows of a stretch, which compiled code executes in one call.
+        Do not go beyond row `end`."""
         first = self.row
         stretch_end = self.stretches.ends.get(first, end + 1)
         if stretch_end > end or not self.stretches.run(first, self.tensors):
@@ -208,8 +203,8 @@ class Execution:
 
     @cached_property
     def stretches(self) -> StretchesOnCore:
-        """The stretches of the program (consecutive rows that compiled code executes), with memory
-        for this execution. They are found again only if the settings have changed."""
+        """The program's stretches (rows that compiled code executes), with memory for this
+        execution. They are found again if the settings have changed."""
         core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
         key = core.machine, core.options, contents, kept
@@ -220,8 +215,8 @@ class Execution:
         return StretchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
-        """Raise OtherPath if the kernel branches before the next row on a register whose value
-        differs from the record."""
+        """Raise OtherPath if the kernel branches on a register whose value differs from the
+        record."""
         for number, value, line in self._tables.branches.get(self.row, ()):
             actual = self.registers.value(number)
             if actual != value:
@@ -234,8 +229,8 @@ class Execution:
                 )
 
     def _decided(self, actual: int) -> tuple[int, ...]:
-        """Return the values on which the kernel has branched. All except the last, `actual`, are
-        equal to the record."""
+        """Return the values on which the kernel has branched: those of the record, and then
+        `actual`."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]
         for number, value, _ in self._tables.branches[self.row]:
@@ -247,8 +242,7 @@ class Execution:
     def operand(self, name: str) -> Tile | None:
         """Return the tile of the next instruction's operand `name` at its current offset, or None.
 
-        If an index chooses rows or elements of the operand, return a tile with all rows or elements
-        from which the index chooses."""
+        If an index chooses rows or elements, return a tile with all from which it chooses."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:
@@ -268,7 +262,7 @@ class Execution:
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
-        """Return the storages to which the next instruction will write, by number in the record."""
+        """Return the storages that the next instruction will write, by number."""
         row, storages = self._row(), {}
         plan = self.plans[row[0]]
         for at in map(plan.operands.__getitem__, plan.call.writes):
@@ -340,9 +334,8 @@ class Execution:
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by position in the row.
 
-        In a row, the index tiles come after the operands that are read. In the values of a row, the
-        registers that are indices come after the values of parameters. Both are in the order of
-        `Call.dynamic`."""
+        In a row, index tiles come after the operands that are read. In its values, index registers
+        come after the parameters. Both are in the order of `Call.dynamic`."""
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])
@@ -369,8 +362,8 @@ class Execution:
     # --- freeing ---------------------------------------------------------------------------------
 
     def _free(self, window: int) -> None:
-        """Free a tile or a tensor after its last use. The number is an entry of `_Tables.ends`: a
-        window w, or -1 - w for the storage of window w."""
+        """Free a tile or a tensor after its last use. The number is a window w, or -1 - w for the
+        storage of window w."""
         if window >= 0:
             self._tiles.pop(window, None)
             return

@@ -1,10 +1,9 @@
 """Compiled code that executes rows of a record one after the other, without Python.
 
-A row of the record has a template, which is a list of steps. A step is a loop over elements with
-two inputs and a result. Each step is a row of the table `steps`, with the columns below. SIZES are
-the sizes of the three axes of the loop. Each operand has four columns. The first is the position of
-the operand's window in the row of the record, or ~n for the fixed address n. The others are the
-distances between its elements along the axes, in bytes."""
+The template of a row is a list of steps. A step is a loop over elements with two inputs and a
+result: a row of the table `steps`, with the columns below. SIZES are the sizes of its three axes.
+An operand has four columns. The first is the position of its window in the row, or ~n for the fixed
+address n. The others are the distances between its elements along the axes, in bytes."""
 
 from __future__ import annotations
 
@@ -45,8 +44,8 @@ def vector_of(dtype: Any) -> Any:
 def _call_numpy(
     typingctx: Any, function: Any, operands: Any, size: Any, distances: Any, data: Any
 ) -> Any:
-    """Call a loop of numpy: void loop(char **operands, npy_intp *size, npy_intp *distances, void
-    *data). Every argument here is an address (numpy's PyUFuncGenericFunction)."""
+    """Call a loop of numpy at the address `function` (PyUFuncGenericFunction): void loop(char
+    **operands, npy_intp *size, npy_intp *distances, void *data)."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         loop = builder.inttoptr(values[0], LOOP.as_pointer())
@@ -58,8 +57,7 @@ def _call_numpy(
 
 @generated
 def _call(typingctx: Any, function: Any, arrays: Any) -> Any:
-    """Call the machine code at the address `function`, which must be compiled for the types of
-    `arrays`."""
+    """Call the machine code at the address `function`, compiled for the types of `arrays`."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         convention, kinds = context.call_conv, tuple(arrays)
@@ -95,10 +93,10 @@ def _matrix(address: int, rows: int, columns: int) -> Any:
 
 @inlined
 def _copy(like: Any, item: int, size: int, source: int, along: int, target: int, by: int) -> None:
-    """Copy `size` elements from the address `source` to the address `target`.
+    """Copy `size` elements of `item` bytes, with the type of `like`, between two addresses.
 
-    The elements have the type of `like` and `item` bytes. Their distances are `along` bytes at the
-    source and `by` bytes at the target."""
+    `source`, `along`: the first address, and the bytes from one element to the next
+    `target`, `by`: the same for the copy"""
     elements, copies = _elements(source, like), _elements(target, like)
     if along == item and by == item:
         for k in range(size):
@@ -112,9 +110,11 @@ def _copy(like: Any, item: int, size: int, source: int, along: int, target: int,
 class Table(NamedTuple):
     """The rows of a program, and their templates.
 
-    Row r is rows[begins[r]:begins[r + 1]]. Its template t = template[r] consists of the rows
-    steps_of[t]:steps_of[t + 1] of `steps`. Window w begins starts[w] bytes after the address
-    base[storage[w]]. `fixed` lists the fixed addresses."""
+    `begins`, `rows`: row r is rows[begins[r]:begins[r + 1]]
+    `template`, `steps_of`: its template t = template[r] is rows steps_of[t]:steps_of[t + 1] of
+        `steps`
+    `storage`, `base`, `starts`: window w begins starts[w] bytes after the address base[storage[w]]
+    `fixed`: the fixed addresses"""
 
     rows: Array
     begins: Array
@@ -185,12 +185,14 @@ def execute(table: Table, first: int, end: int) -> None:
 
 @compiled
 def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, at: Array) -> int:
-    """Choose positions in one block of memory for tensors. Return the size of the block in bytes.
+    """Choose positions of tensors in one block of memory. Return the size of the block in bytes.
 
-    A tensor reuses the position of an earlier tensor of its kind that is not used any more. Tensor
-    i is used from row first[i] to row last[i], and has size[kind[i]] bytes. The tensors are sorted
-    by first row; `by_last` lists their numbers in the order of their last rows. The position of
-    tensor i in the block, in bytes, is written to at[i]."""
+    `first`, `last`: the first and last rows that use each tensor; tensors are sorted by `first`
+    `by_last`: the tensors, sorted by `last`
+    `kind`, `size`: tensor i has size[kind[i]] bytes
+    `at`: at[i] is set to the position of tensor i, in bytes
+
+    A tensor reuses the position of an earlier tensor of its kind that is not used any more."""
     free = np.full(size.shape[0], -1, np.int64)  # a tensor of each kind with a free position, or -1
     following = np.empty(first.shape[0], np.int64)  # the next tensor with a free position, or -1
     total: Any = 0

@@ -1,11 +1,9 @@
 """Stretches: consecutive rows of a program that compiled code executes in one call.
 
-A row is one instruction of the record. A Call is a distinct instruction, which the rows of equal
-instructions share. The Run of a Call is the function that executes it. A row may belong to a
-stretch if its Run consists of steps that compiled code can execute. These steps are the row's
-template (`neuroncore.replay.templates`). In addition, the row must not be able to cause an error, a
-finding or a branch. The tensors that only one stretch uses are in one block of memory.
-"""
+A row is one instruction. A Call is a distinct instruction, which equal rows share, and its Run is
+the function that executes it. A row may be in a stretch if compiled code can execute the steps of
+its Run (its template, `neuroncore.replay.templates`), and if it can't cause an error, a finding or
+a branch. The tensors that only one stretch uses are in one block of memory."""
 
 from __future__ import annotations
 
@@ -47,8 +45,8 @@ LONG = 10  # with this many rows, a typical stretch is faster than single rows
 
 
 def are_worth(rows: int) -> bool:
-    """Return whether compiled code should execute `rows` rows now. Importing numba is only worth it
-    for more than `jit.COLD` rows."""
+    """Return whether compiled code should execute `rows` rows now: importing numba pays only for
+    more than `jit.COLD` rows."""
     is_there = "numba" in sys.modules or rows > jit.COLD
     return rows >= FEWEST and is_there and loops.execute.over(rows) is loops.execute
 
@@ -64,9 +62,9 @@ def load() -> None:
 class Shared(NamedTuple):
     """A tensor that a stretch shares with other rows.
 
-    `storage` is the position of the tensor in `Stretches.numbers`. The stretch writes to the tensor
-    `writes` times, and `first` is the position of the first write in `Stretches.written`.
-    `doubtful` is True if the stretch reads elements that may not have been written before."""
+    `storage`: its position in `Stretches.numbers`
+    `writes`, `first`: the number of writes, and the first one's position in `Stretches.written`
+    `doubtful`: whether the stretch reads elements that may be unwritten"""
 
     storage: int
     writes: int
@@ -75,11 +73,11 @@ class Shared(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """The uses of each tensor: the first and the last row, and whether the first row has a template
-    and writes the whole tensor.
+    """The first and the last row that use each tensor, and whether the first has a template and
+    writes the whole tensor.
 
-    `after_parts` lists the operands that read a tensor whose previous use wrote only a part of it.
-    The row of the previous use has a template."""
+    `after_parts`: operands that read a tensor after a row with a template has written only a
+        part"""
 
     first_row: Array
     last_row: Array
@@ -88,12 +86,12 @@ class Uses(NamedTuple):
 
 
 class Stretches:
-    """The stretches of a program. `ends` maps the first row of each stretch to the row after the
-    stretch.
+    """The stretches of a program, shared by all its replays (`StretchesOnCore`).
 
-    All replays of the program share the stretches; each replay has a StretchesOnCore. `contents`
-    are the numbers of the storages with contents before the first row, and `kept` the numbers of
-    the storages of results. The rows in `alone` must not be in a stretch."""
+    `ends`: maps the first row of each stretch to the row after it
+    `contents`: the storages with contents before the first row
+    `kept`: the storages of results
+    `alone`: the rows that must not be in a stretch"""
 
     def __init__(
         self,
@@ -140,8 +138,8 @@ class Stretches:
     # --- templates of rows -----------------------------------------------------------------------
 
     def _templates(self, key: Array, new: Callable[[int], int]) -> Array:
-        """Return the number of each row's template; -1 for a row without a template. Rows with the
-        same `key` share a template, which `new` makes from one of these rows."""
+        """Return the number of each row's template; -1 for none. Rows with equal keys share a
+        template, which `new` makes from one of them."""
         _, first, of_row, count = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
@@ -159,8 +157,7 @@ class Stretches:
         values_of: Sequence[Sequence[Any]],
         core: Core,
     ) -> int:
-        """Add a template for rows with the Call and the values of this row. Return its number, or
-        -1 if no template is possible."""
+        """Add a template for rows like this one. Return its number, or -1 if none is possible."""
         plan = plans[self._call[row]]
         call, instruction = plan.call, plan.call.instruction
         if not _may_have_steps(plan):
@@ -191,7 +188,7 @@ class Stretches:
         return self.templates.add(by_name[call.writes[0]], steps, windows, fields)
 
     def _example(self, window: int, core: Core) -> Tile:
-        """Return a tile without memory, with the geometry and the offset of a window."""
+        """Return a tile without memory for a window."""
         geometry, hbm = self.geometries[self.geometry[window]], core.hbm
         storage = Storage(-1, geometry.layout, hbm.held(geometry.layout.dtype))
         storage.launch = hbm
@@ -207,8 +204,7 @@ class Stretches:
     # --- stretches of rows -----------------------------------------------------------------------
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
-        """Find the stretches, and the tensors that each shares with other rows. For `contents` and
-        `kept` see the class."""
+        """Find the stretches, and the tensors that they share with other rows."""
         uses, geometries = self._uses(), self.geometries
         self.last_rows = uses.last_row.tolist()
         of_storage = self.geometry[self._window].tolist()
@@ -254,8 +250,8 @@ class Stretches:
         )
 
     def _split(self, cuts: Array) -> Array:
-        """Divide the rows into stretches that end before each row in `cuts`, and set `ends`. Return
-        the first row of each row's stretch; -1 for a row outside of stretches."""
+        """Divide the rows into stretches that end before the rows `cuts`, and set `ends`. Return
+        the first row of each row's stretch; -1 for none."""
         inside, cut = self._template >= 0, np.zeros(len(self._call), np.bool_)
         cut[cuts] = True
         begins = inside & (cut | ~np.append(False, inside[:-1]))
@@ -268,7 +264,7 @@ class Stretches:
         return stretch
 
     def _place(self, uses: Uses) -> None:
-        """Choose positions in one block of memory for the tensors that only one stretch uses."""
+        """Choose positions in one block of memory for tensors that only one stretch uses."""
         self.total = 0  # bytes of the block
         local = self.local[np.argsort(uses.first_row[self.local], kind="stable")]
         if not len(local):
@@ -283,11 +279,11 @@ class Stretches:
         self.base[local] = at
 
     def _share(self, stretch: Array, shared: Array) -> None:
-        """List the tensors that each stretch shares with other rows.
+        """List the shared tensors of each stretch. Remove a stretch that would be slower than
+        single rows.
 
-        Remove a stretch if it would take longer than its rows one by one. `stretch` is the first
-        row of each operand's stretch (-1 if none), and `shared` flags operands on shared
-        tensors."""
+        `stretch`: the first row of each operand's stretch; -1 for none
+        `shared`: flags operands on shared tensors"""
         used = np.flatnonzero(shared & (stretch >= 0))
         used = used[np.lexsort((self._of_operand[used], stretch[used]))]
         storage, of_stretch = self._of_operand[used], stretch[used]
@@ -329,8 +325,8 @@ class StretchesOnCore:
         self._table = stretches.table._replace(base=self._base, fixed=fixed)
 
     def run(self, first: int, tensors: Tensors) -> bool:
-        """Execute the stretch that begins with row `first`. Execute nothing and return False if a
-        row may need something that only `Execution.step` can do."""
+        """Execute the stretch that begins with row `first`. Return False, without executing
+        anything, if only `Execution.step` can execute one of its rows."""
         core, stretches = self._core, self._stretches
         shared = stretches.shared[first]
         if core.leftovers is not None or core.watch is not None or core.shadow is not None:
@@ -369,16 +365,16 @@ class StretchesOnCore:
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:
-    """Return whether rows with the Call of `plan` may have a template. The rows have no template if
-    the Run of the Call had no steps for an earlier row."""
+    """Return whether rows with this Call may have a template: not if the Run had no steps for an
+    earlier row."""
     call = plan.call
     simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
     return simple and len(call.writes) == 1 and call.results.get(__name__, True)
 
 
 def _are_long(rows: Array) -> bool:
-    """Return whether at least a quarter of all rows are in sequences of LONG or more rows that
-    `rows` flags."""
+    """Return whether at least a quarter of all rows have a flag and are in sequences of at least
+    LONG flags."""
     bounds = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
     lengths = bounds[1::2] - bounds[::2]
     return bool(4 * lengths[lengths >= LONG].sum() >= len(rows) > 0)

@@ -1,10 +1,8 @@
-"""Templates, with which the compiled code of `neuroncore.replay.loops` executes rows of a record
-without Python.
+"""Templates, with which compiled code (`neuroncore.replay.loops`) executes rows without Python.
 
 The Run of a row is the function that executes its instruction. A template is a table of the steps
-of a Run (`neuroncore.clause.alu`). The steps of a template call the loops that the Run would call,
-with the same operands: numpy's own loops, and the machine code of `neuroncore.numerics.loops`. So
-the results have the same bits."""
+of a Run (`neuroncore.clause.alu`). It calls the same loops on the same operands as the Run: numpy's
+loops, and those of `neuroncore.numerics.loops`. So the results have the same bits."""
 
 from __future__ import annotations
 
@@ -54,9 +52,10 @@ class NoTemplate(Exception):
 class Operand(NamedTuple):
     """The elements of an operand.
 
-    `place` is the position of the operand's window in the row, or ~n for the fixed array n (a
-    constant, or memory for intermediate results). `distances` are the distances between elements
-    along the axes of the result, in bytes. `item` is the size of an element in bytes."""
+    `place`: the position of its window in the row, or ~n for the fixed array n (a constant, or
+        memory for intermediate results)
+    `distances`: between elements along the axes of the result, in bytes
+    `item`: the size of an element in bytes"""
 
     place: int
     distances: Dims
@@ -64,10 +63,10 @@ class Operand(NamedTuple):
 
 
 class Templates:
-    """The templates of a program. They share constants, and memory for intermediate results.
+    """The templates of a program, with common constants and memory for intermediate results.
 
-    `steps` lists the steps of all templates, as rows of the table in `neuroncore.replay.loops`.
-    `begins` lists the first step of each template, and then the number of all steps."""
+    `steps`: the steps of all templates, as rows of the table in `neuroncore.replay.loops`
+    `begins`: the first step of each template, and then the number of all steps"""
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
@@ -80,8 +79,8 @@ class Templates:
         self._result = Operand(-1, (), 0)  # the result of the previous step
 
     def memory(self) -> tuple[Array, list[Array]]:
-        """Return the addresses of the fixed arrays, and the arrays. Each call allocates the arrays
-        for intermediate results."""
+        """Return the addresses of the fixed arrays, and the arrays. Arrays for intermediate results
+        are new."""
         arrays = [np.empty(a, np.uint8) if isinstance(a, int) else a for a in self._fixed]
         return np.array([*map(_address, arrays)], np.int64), arrays
 
@@ -93,8 +92,8 @@ class Templates:
         row: Sequence[int],
     ) -> int:
         """Add a template with these steps. Return its number, or -1 if compiled code can't execute
-        a step. `windows` maps the `id` of each tile to the tile's position in the row. `row` is one
-        of the rows that use the template. Only the time of the steps depends on it."""
+        a step. `windows` maps the `id` of each tile to the tile's position in the row. `row` is an
+        example."""
         self._windows, self._row, self._used = windows, row, 0
         count = len(self.steps)
         try:
@@ -124,8 +123,8 @@ class Templates:
     # --- steps -----------------------------------------------------------------------------------
 
     def _moves(self, dst: Tile, value: Any) -> bool:
-        """Add a step that copies `value` to `dst` without a conversion to float32. Return False if
-        there is no such step, because the formats differ or `value` is the previous result."""
+        """Add a step that copies `value` to `dst`. Return False if `value` needs a conversion, or
+        is the previous result."""
         if isinstance(value, Tile):
             if value.held is not dst.held:
                 return False
@@ -139,8 +138,7 @@ class Templates:
         return True
 
     def _step(self, step: Loop, dst: Tile, last: bool) -> Operand:
-        """Add rows to the table: for `step`, and for the conversions that `step` needs. Return the
-        operand with the result of `step`."""
+        """Add rows for `step` and its conversions. Return the operand with its result."""
         function, inputs, shape = step.function, step.inputs, dst.shape
         while (form := FORMS.get(function)) is not None:
             function, inputs = form(*inputs)
@@ -210,7 +208,7 @@ class Templates:
         return state._replace(distances=_dense_steps(shape, FLOAT.itemsize))
 
     def _store(self, dst: Tile, values: Operand) -> None:
-        """Add steps that round float32 values to the format of a tile and write the codes."""
+        """Add steps that round float32 values and write them to a tile."""
         into, form, shape = self._codes(dst), dst.held, dst.shape
         if form is not float32:
             values = self._dense(values, shape)
@@ -225,8 +223,8 @@ class Templates:
     def _convert(
         self, shape: Dims, source: Operand, result: Operand, form: Format, encodes: bool
     ) -> None:
-        """Add a step that converts values to codes of a format, or codes to values if `encodes` is
-        False. Source and result must have no gaps between elements."""
+        """Add a step that converts values to codes of a format, or back. Operands must have no
+        gaps."""
         if form.kind != "float" or form.itemsize > 2 or form.element is not None:
             raise NoTemplate
         word = loops.vector_of(form.code_type)
@@ -251,8 +249,8 @@ class Templates:
         return Operand(self._windows[id(tile)], tile.geometry.steps, tile.held.itemsize)
 
     def _values(self, value: Any, shape: Dims) -> Operand:
-        """Return an operand with the float32 values of an input, in the shape of a result. If
-        necessary, add steps that convert the input."""
+        """Return an operand with the float32 values of an input, in the shape of a result. Add
+        steps to convert it if necessary."""
         if value is PREVIOUS:
             return self._result
         if not isinstance(value, Tile):
@@ -266,17 +264,17 @@ class Templates:
         return _aligned(operand, value.shape, shape)
 
     def _floats(self, dst: Tile, last: bool, dense: bool = False) -> Operand:
-        """Return an operand for a float32 result. It is `dst` if this is the `last` step and memory
-        stores `dst` as float32; otherwise it is memory for an intermediate result. If `dense` is
-        True, the operand has no gaps between elements."""
+        """Return an operand for a float32 result: `dst` if this is the `last` step and memory
+        stores it as float32, otherwise memory for an intermediate result. A `dense` operand has no
+        gaps."""
         tile = self._codes(dst)
         if last and dst.held is float32 and not (dense and not _is_dense(tile, dst.shape)):
             return tile
         return self._temporary(dst.shape, FLOAT.itemsize)
 
     def _dense(self, operand: Operand, shape: Dims) -> Operand:
-        """Return an operand with the same elements and no gaps between them. Add a step that copies
-        `operand` if it has gaps."""
+        """Return an operand without gaps between its elements. Add a step that copies `operand` if
+        necessary."""
         if _is_dense(operand, shape):
             return operand
         copy = self._temporary(shape, operand.item)
@@ -353,9 +351,8 @@ def _is_dense(operand: Operand, shape: Dims) -> bool:
 def _aligned(operand: Operand, shape: Dims, target: Dims) -> Operand:
     """Return an operand of the shape `shape` in the shape `target`.
 
-    The shapes must have equally many elements, or the operand must have one element for each
-    partition, which is then repeated along the free axes. Raise NoTemplate if distances would not
-    be constant along an axis."""
+    Raise NoTemplate if an axis has no constant distance. An operand may have fewer elements than
+    `target` if it has one for each partition: they are repeated along the free axes."""
     if shape == target:
         return operand
     lanes = target[0]
@@ -403,8 +400,8 @@ class _Ufunc(ctypes.Structure):
 
 @cache
 def _loop_of_numpy(function: np.ufunc, signature: str) -> tuple[int, int]:
-    """Return (address of numpy's loop for a signature, address of the loop's data). Raise
-    NoTemplate if this release of numpy has another structure."""
+    """Return the addresses of numpy's loop for a signature, and of its data. Raise NoTemplate if
+    this release of numpy has another structure."""
     fields = _Ufunc.from_address(id(function))
     counts = [getattr(function, name) for name in ("nin", "nout", "nargs", "ntypes")]
     if counts != [fields.nin, fields.nout, fields.nargs, fields.ntypes]:

@@ -1,8 +1,8 @@
 """The tensors of a replay.
 
-A tensor is made when an instruction first uses it, and freed after its last use. Snapshots contain
-copies of the contents of tensors. The input arrays of a replay must have the shapes and formats of
-the run's inputs. A storage is the memory of one tensor, and has a number in the record."""
+A tensor is made at its first use, and freed after its last use. Snapshots contain copies of
+contents. The inputs must have the shapes and formats of the run's inputs. A storage is the memory
+of one tensor, and has a number in the record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ InputArrays = Mapping[str, Any] | Sequence[Any] | None
 
 
 def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return the inputs in their formats in memory, by the numbers of their storages.
+    """Return the inputs as memory stores them, by number of the storage.
 
     `arrays`: arrays by name, in the order of the inputs, or separately for each rank; None means
         the inputs in the record
@@ -40,8 +40,8 @@ def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> d
 
 
 def narrow_inputs(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return copies of the inputs for which memory has a wider format, by the numbers of their
-    storages. The copies have the caller's format. For `arrays` see `inputs_in_memory`."""
+    """Return copies, in the caller's format, of the inputs that memory stores in a wider format, by
+    number of the storage. `arrays`: as in `inputs_in_memory`."""
     widened = [item for item in setting.inputs if memory.hbm.held(item.dtype) is not item.dtype]
     if not widened:
         return {}
@@ -64,8 +64,8 @@ def _named(setting: Setting, arrays: InputArrays) -> Mapping[str, Any]:
 
 
 def _is_by_rank(setting: Setting, arrays: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Return whether `arrays` consists of separate inputs for each of several ranks (see `per_rank`
-    of `neuroncore.run`)."""
+    """Return whether `arrays` consists of inputs for each of several ranks (`per_rank` of
+    `neuroncore.run`)."""
     if setting.world.ranks == 1 or isinstance(arrays, Mapping):
         return False
     return all(isinstance(of_rank, list | tuple | Mapping) for of_rank in arrays)
@@ -88,11 +88,9 @@ def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
 def _matched(
     names: Sequence[str], arrays: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Return inputs by name.
+    """Return inputs by name, from a dict with the keys `names` or from a sequence.
 
-    `arrays` is a dict with the keys `names`, or a sequence with one input for each name. Raises
-    UsageError for any other `arrays`. `who` is the owner of the inputs in messages, such as "rank
-    0"."""
+    Raises UsageError for any other `arrays`. `who`: the owner in messages, such as "rank 0"."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
             given = plural(len(arrays), "input")
@@ -106,8 +104,8 @@ def _matched(
 
 
 def _stored(item: Input, value: Any, memory: Memory) -> Array:
-    """Return an array in the format in which memory stores the input `item`. Raise UsageError
-    unless the array has the shape and format of the input."""
+    """Return an array as memory stores the input `item`. Raise UsageError for another shape or
+    format."""
     array = np.asarray(value)
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (item.shape, item.dtype):
@@ -123,10 +121,9 @@ Numbers = dict[int, int]
 
 
 class Tensors:
-    """The tensors of a launch's cores, by the numbers of their storages in the record.
+    """The tensors of a launch's cores, by the numbers of their storages.
 
-    `inputs` are arrays by the same numbers. They are C-contiguous, and in the formats in which
-    memory stores them. Inputs to which the programs write are copied."""
+    `inputs`: C-contiguous arrays as memory stores them. Inputs that programs write are copied."""
 
     def __init__(
         self, cores: Sequence[Core], programs: Sequence[Program], inputs: Mapping[int, Array]
@@ -144,9 +141,8 @@ class Tensors:
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
         """Return the storage with this number as one tile.
 
-        A new storage is allocated in the memory of `core`. If the cores of a rank share the
-        storage, it is allocated in the memory of the rank's first core. Raise UsageError if the
-        memory allocates a tensor with this layout differently."""
+        New storage is allocated on `core`, or on the rank's first core if its cores share the
+        storage. Raise UsageError if memory allocates it with another layout."""
         root = self.roots.get(number)
         if root is None:
             shared = layout.region is MemoryRegion.shared_hbm
@@ -220,8 +216,8 @@ def written_storages(program: Program) -> Array:
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:
-    """Return two arrays with a number for each window: the last row that uses the window, and the
-    last row that uses its storage; -1 if there is none."""
+    """Return the last row that uses each window, and the last that uses its storage; -1 for
+    none."""
     row, storages = program.users(), program.storages()
     window = np.full(len(storages.of_window), -1, np.int64)
     np.maximum.at(window, program.operand_windows(), row)
@@ -232,11 +228,9 @@ def last_uses(program: Program) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The contents of a storage before a step. `core` is the core whose memory contains the
-    storage.
+    """The contents of a storage before a step, in the memory of `core`.
 
-    If the kernel chose the address of the storage, `data` is empty, because the `CoreState`
-    contains an image of the whole memory."""
+    `data` is empty if the kernel chose the address: `CoreState` then has the whole memory."""
 
     core: Core
     layout: Layout
@@ -261,9 +255,10 @@ def content(core: Core, storage: Storage) -> Content:
 
 @dataclass(frozen=True, eq=False)
 class CoreState:
-    """The state of one core before a row. The contents of tensors are not included, except tensors
-    at addresses that the kernel chose (`images`). `loaded` maps rows to the register values that
-    they have loaded."""
+    """The state of one core before a row, without the contents of tensors.
+
+    `images`: the memories in which the kernel chose addresses
+    `loaded`: the register values that rows have loaded, by row"""
 
     row: int
     program_id: int
@@ -298,8 +293,7 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row. For `loaded` see `CoreState`; for `storages` see
-    `CoreState.restore`."""
+    """Return the state of a core before a row. For the arguments see `CoreState`."""
     images = core.memory.images.items()
     return CoreState(
         row=row,
@@ -315,8 +309,8 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The complete state before one step. `nbytes` is the size of the data that earlier snapshots
-    do not share."""
+    """The complete state before one step. `nbytes`: the bytes that earlier snapshots do not
+    share."""
 
     step: int
     last: int  # the core that was tried last

@@ -39,8 +39,8 @@ def native(array: Any) -> Array:
 
 
 def unequal_arrays(actual: Array, expected: Array) -> Array:
-    """Return a flag for each element: whether the bits of the two arrays differ. All NaN count as
-    equal. If shape or type differ, return a single True in an array of shape (1, 1, ...)."""
+    """Return whether the bits of each element differ. All NaN are equal. For another shape or type,
+    return a single True in an array of shape (1, 1, ...)."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return np.ones((1,) * actual.ndim, np.bool_)
     wrong: Array = _bits(actual) != _bits(expected)
@@ -54,8 +54,7 @@ def _bits(array: Array) -> Array:
 
 
 def codes_at(storage: Storage, operand: Operand) -> Array:
-    """Return the codes in the emulator's memory for the elements of an operand of the plain
-    reading."""
+    """Return the emulator's codes for the elements of an operand of the plain reading."""
     layout, kind = storage.layout, np.dtype(operand.held.codes)
     if layout.in_rows:
         row, column = np.divmod(operand.positions, layout.row_bytes)
@@ -76,12 +75,12 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
 def differing(
     arguments: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
 ) -> Array:
-    """Return a flag for each element of a result: whether it differs by more than is allowed.
-    Elements that were never written do not count.
+    """Return whether each element of a result differs by more than is allowed. Elements that were
+    never written do not count.
 
     `arguments`: the plain reading's operands by name
     `emulator`: the emulator's codes of the operand `name`
-    `function`: BLAS, or the name of a function that the plain reading only approximates
+    `function`: BLAS, or a function that the plain reading only approximates
         (`plain.reading.approximate`); None if all bits must be equal"""
     operand: Operand = arguments[name]
     if function == BLAS:
@@ -109,8 +108,8 @@ def _moves_bits(row: Row, arguments: Mapping[str, Any]) -> bool:
 
 
 def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
-    """Return a flag for each element: whether the emulator's code differs from the plain reading's.
-    If `strict` is False, all NaN count as equal."""
+    """Return whether each code of the emulator differs from the plain reading's. All NaN are equal
+    unless `strict`."""
     codes = operand.codes()
     wrong: Array = codes != emulator
     if not strict and operand.held.kind == "float" and wrong.any():
@@ -119,8 +118,7 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """Return the distance between the codes of the plain reading and the emulator, in units in the
-    last place."""
+    """Return the distance between both codes of each element, in units in the last place."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:
@@ -153,8 +151,8 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Write the emulator's codes to the plain reading's operand, so that the plain reading
-    continues with the same numbers. Elements that were never written are not changed."""
+    """Copy the emulator's codes to the plain reading's operand, which then continues with the same
+    numbers. Unwritten elements stay."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -180,9 +178,9 @@ def text_of(operand: Operand, code: Any) -> str:
 class Mismatch:
     """The first result that differs from the plain reading by more than is allowed.
 
-    `element` is the index of the first element that differs. `emulator` and `reading` are the texts
-    of this element in the emulator and in the plain reading. `row` is the number of the instruction
-    in the program of `core`."""
+    `element`: the index of the first such element
+    `emulator`, `reading`: the element as text, in the emulator and in the plain reading
+    `row`: the instruction, in the program of `core`"""
 
     instruction: str
     row: int
@@ -210,12 +208,12 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a verification. `difference` is the first mismatch, or None.
+    """The result of a verification.
 
-    `compared` is the number of instructions whose results were equal bit by bit. `taken_over`
-    counts instructions that the plain reading only approximates, with differences within the limit
-    (`differing`). After each of these instructions, the plain reading continued with the emulator's
-    bits."""
+    `difference`: the first mismatch, or None
+    `compared`: how many instructions had equal results, bit by bit
+    `taken_over`: how many instructions were within the limits for approximate results
+        (`differing`). The plain reading continued with the emulator's bits."""
 
     instructions: int
     compared: int
@@ -245,16 +243,15 @@ class Verdict:
 class _Before(NamedTuple):
     """Data that is only available before an instruction runs.
 
-    `storages` maps numbers to the storages of the instruction's results. `leftover` maps names of
-    operands to flags of the elements that depend on uninitialized memory."""
+    `storages`: the storages of its results, by number
+    `leftover`: flags of the elements that depend on uninitialized memory, by operand name"""
 
     storages: Mapping[int, Storage]
     leftover: Mapping[str, Array]
 
 
 class Verification:
-    """Executes a record in the emulator and in the plain reading, instruction by instruction.
-    Raises the errors of `Replay`."""
+    """Executes a record in the emulator and in the plain reading. Raises the errors of `Replay`."""
 
     def __init__(self, record: Record) -> None:
         self._before: dict[tuple[int, int], _Before] = {}
@@ -287,9 +284,8 @@ class Verification:
     def with_results(
         self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
     ) -> Verdict:
-        """Compare the arrays that the run and the replay returned. Return `verdict`, with the first
-        difference if there is one. Arrays can differ because the run may use other code of the
-        emulator than the replay."""
+        """Return `verdict` with the first difference between the arrays of the run and of the
+        replay. They may differ because a run may use other code of the emulator."""
         for number, (run_result, replayed_result) in enumerate(zip(run, replayed, strict=True)):
             actual, expected = native(run_result), native(replayed_result)
             wrong = unequal_arrays(actual, expected)
@@ -309,11 +305,11 @@ class Verification:
         return verdict
 
     def _turn(self, able: Sequence[int]) -> int | None:
-        """Return the core that continues, out of `able`: the core of the last step if possible,
-        otherwise the next core in order.
+        """Return the core out of `able` that continues: the core of the last step, or the next in
+        order.
 
-        Also store the storages to which its next instruction will write, because the replay frees
-        tensors after their last use."""
+        Also store the storages that it will write: the replay frees tensors after their last
+        use."""
         if not able:
             return None
         replay = self.replay
@@ -337,8 +333,7 @@ class Verification:
         self, core: int, number: int, row: Row, instruction: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
         """Return a Mismatch for the first result of an instruction that differs by more than is
-        allowed. If there is none, the plain reading continues with the emulator's bits, and the
-        result is None."""
+        allowed. Without one, copy the emulator's bits to the plain reading, and return None."""
         function, arguments = approximate(instruction), vars(instruction)
         if row.call.instruction.traits.multiplies and instruction.core.options.matmul == "blas":
             function = BLAS
@@ -373,9 +368,8 @@ class Verification:
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Yield a Mismatch for each result of the kernel that differs. The results of all
-        instructions agreed before, so the tensor was changed by something other than an
-        instruction."""
+        """Yield a Mismatch for each result of the kernel that differs. All instructions agreed, so
+        something else changed the tensor."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):
@@ -388,8 +382,7 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """Return the Mismatch for the first element that `wrong` flags. `where` contains the other
-    fields of the Mismatch."""
+    """Return the Mismatch for the first element that `wrong` flags. `where`: its other fields."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,
@@ -401,9 +394,8 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Return flags of the elements that depend on uninitialized memory, by operand name. Only
-    products and transposes have flags. The plain reading needs them, because it does not track
-    these elements itself."""
+    """Return flags of the elements that depend on uninitialized memory, by operand name, for
+    products and transposes. The plain reading does not track these elements itself."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):
         return {}
