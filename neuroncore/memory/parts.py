@@ -71,11 +71,9 @@ class Parted(Tile):
         raise NotImplementedError
 
     def __getitem__(self: T, key: Any) -> T:
-        """Return the part that an index selects.
-
-        For integers, slices without a step and Affines, `by_keys` makes the part once for equal
-        layouts; then only its position is computed. Other indices, and indices out of bounds,
-        always call `by_keys`."""
+        """Return the part that an index selects. For integers, slices without a step and Affines,
+        `by_keys` makes the part once for equal layouts; then only its position is computed. Other
+        indices, and indices out of bounds, always call `by_keys`."""
         keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)
