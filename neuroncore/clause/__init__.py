@@ -1,4 +1,4 @@
-"""The building blocks of clauses, the definitions of instructions in isa/: operands, shapes, rules,
+"""The building blocks of the instruction definitions in isa/ (clauses): operands, shapes, rules,
 arithmetic, costs."""
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,7 @@
-"""The tables of the ALU's operators and of the activation functions, which isa/ fills; and the
-steps of Runs.
+"""The tables of ALU operators and of activation functions, which isa/ fills, and the steps of Runs.
 
 A Run is the function that executes a call of an instruction. Its steps (`Loop` and `Fold`) describe
-the Run as operations on whole tiles.
+it as operations on whole tiles.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`."""
@@ -30,10 +29,8 @@ LARGE = 1 << 10
 
 
 class IsaTable(MutableMapping[str, T]):
-    """Rows by name, which the modules of isa/ add.
-
-    A request for a row that is not in the table yet loads all of these modules. So a program that
-    neither runs kernels nor reads records does not load them."""
+    """Rows by name, which the modules of isa/ add. They are loaded when an unknown row is
+    requested: programs without kernels and records do not need them."""
 
     def __init__(self) -> None:
         self._added: dict[str, T] = {}
@@ -68,13 +65,13 @@ Apply = Callable[[Array, Any, Array], Any]
 class Operator:
     """An ALU operator.
 
-    `apply(a, b, out)` works on float32 arrays, or for a bitvec operator on integer arrays. `b`
-    broadcasts along the free axes. A unary operator ignores `b`.
-
-    `reduces` is true if reductions can use the operator. `identity` is the value of an accumulator
-    register after a reset. `fold(x, state)` folds each row of the matrix x into one element of the
-    vector `state`, first column first. `neutral` is an initial state for `fold` that changes no
-    element, not even -0."""
+    `apply`: apply(a, b, out) on float32 arrays, for a bitvec operator on integer arrays. `b`
+        broadcasts along the free axes; a unary operator ignores it.
+    `reduces`: whether reductions can use it
+    `identity`: the value of an accumulator register after a reset
+    `fold`: fold(x, state) folds each row of the matrix x into an element of `state`, first column
+        first
+    `neutral`: an initial state for `fold` that changes no element, not even -0"""
 
     name: str
     apply: Apply
@@ -99,13 +96,12 @@ class Operator:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """An activation function of the Scalar engine; `apply(x, out)` works on flat float32 arrays.
+    """An activation function of the Scalar engine.
 
-    `valid` is the range of x in which the device's tables give valid results; with `of_magnitude`
-    it is the range of |x|. `table` names the table of polynomials that the function needs; None if
-    every table contains it. `adds_bias` is true if the device adds a bias to x before it applies
-    the function.
-    """
+    `apply`: apply(x, out) on flat float32 arrays
+    `valid`: the range of x in which the device's tables are valid; of |x| with `of_magnitude`
+    `table`: the table of polynomials that it needs; None if every table contains it
+    `adds_bias`: whether the device adds a bias to x first"""
 
     name: str
     apply: Callable[[Array, Array], Any]
@@ -187,9 +183,9 @@ def as_matrix(array: Array, rows: int) -> Array:
 def power(a: Array, b: Any, out: Array) -> None:
     """out = a ** b in float64, rounded once to the format of `out`.
 
-    numpy takes up to five times as long if a base is negative or 0. In this case numpy computes the
-    powers of |a|, with 1 in place of 0, and a compiled loop makes the result from these powers.
-    Squares, and formats other than float32, are always left to numpy."""
+    numpy takes up to five times as long if a base is negative or 0. Then it computes the powers of
+    |a| (1 for 0), and a compiled loop the result. numpy also computes all squares and other
+    formats."""
     squares = np.ndim(b) == 0 and b == 2
     if squares or out.dtype != np.float32 or (a > 0).all():
         np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
@@ -250,7 +246,7 @@ def right_shift(a: Array, b: Any, out: Array) -> None:
 
 
 def _shift(shift: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
-    """Shift bit patterns by b bits. If b is at least the width of the format, the result is 0."""
+    """Shift bit patterns by b bits. A shift by the width or more gives 0."""
     unsigned = np.dtype(f"uint{a.dtype.itemsize * 8}")
     bits, count = a.view(unsigned), np.asarray(b).astype(np.int64) % (1 << 32)
     inside = count < a.dtype.itemsize * 8
@@ -299,19 +295,19 @@ PREVIOUS: Any = object()  # as an input: the result of the step before
 
 
 class Loop(NamedTuple):
-    """result = function(*inputs), element by element, in float32.
+    """One step of an instruction: result = function(*inputs), element by element, in float32.
 
-    An input is a tile, a number, or PREVIOUS (the result of the step before). A tile has the shape
-    of the result, or one element for each partition. The result of the last step is rounded to the
-    format of the destination, the first argument of the Run."""
+    An input is a tile, a number, or PREVIOUS (the result of the previous step). A tile has the
+    result's shape, or one element per partition. The last result is rounded to the format of the
+    Run's first argument."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]
 
 
 class Fold(NamedTuple):
-    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes. The fold starts from
-    the number `start`."""
+    """One step of an instruction: result[p] = data[p, ...], folded over the last `axes` axes by
+    `fold`, from the number `start` on."""
 
     fold: Callable[..., Any]
     start: float
@@ -324,8 +320,8 @@ _Run = Callable[..., None]
 
 
 def copied(dst: Any, value: Any) -> list[Loop | Fold]:
-    """Return the step that copies a tile or a number. Numbers are encoded in the format of `dst`; a
-    tile of another format is converted through float32."""
+    """Return the step that copies a tile or a number to `dst`. Other formats are converted through
+    float32."""
     return [Loop(np.copyto, (value,))]
 
 
@@ -337,8 +333,7 @@ def elementwise(function: Callable[..., Any]) -> Steps:
 def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
     """Return the steps of a Run that combines a value with one operand after the other.
 
-    Each of `operations` consists of an operator, the operand of the first use, and a flag that is
-    true if the operand is the left operand of the operator."""
+    `operations`: (operator, operand of the first use, whether it is the left operand)"""
     functions = [(op.apply, reverse and op.arity != 1) for op, _, reverse in operations]
 
     def steps(dst: Any, value: Any, *operands: Any) -> list[Loop | Fold]:
@@ -352,10 +347,10 @@ def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
 
 
 def in_steps(run: _Run, steps: Steps) -> _Run:
-    """Return the Run, after attaching `steps` to it.
+    """Attach `steps` to a Run, and return the Run.
 
-    `steps(*arguments)` takes the varying arguments of a use, without the core, and returns the
-    steps of this use. It raises KernelError if the Run would."""
+    `steps(*arguments)` returns the steps for the varying arguments of a use, without the core. It
+    raises KernelError if the Run would."""
     run.steps = steps  # type: ignore[attr-defined]
     return run
 
@@ -367,8 +362,8 @@ def steps_of(run: _Run, *arguments: Any) -> list[Loop | Fold] | None:
 
 
 def named_loop(module: ModuleType, name: str) -> Callable[..., Any]:
-    """Return a function that calls a compiled loop of a module. The module is loaded at the first
-    call. `compiled_loop` returns the loop."""
+    """Return a function that calls a compiled loop of a module, which is loaded at the first
+    call."""
 
     def call(values: Array, out: Array) -> None:
         if _overlap(out, values):

@@ -30,8 +30,8 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
-    """Return an uninitialized array for results of `dst`, by default in its shape. The type is
-    float32, or float64 in the shadow computation of `neuroncore.core.precision`."""
+    """Return an uninitialized array for results of `dst`, by default in its shape: float32, or
+    float64 in the shadow computation of `neuroncore.core.precision`."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 
 
@@ -43,9 +43,10 @@ def _type(held: Format) -> np.dtype[Any]:
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
     """Return an array in the shape of `dst` for a float32 result, to be passed to `finish`.
 
-    The array is the memory of `dst` if writing there can't change a source before the source is
-    read. `sources` are read element by element, while `dst` is written. `later` is a source that is
-    read after all of `dst` has been written."""
+    It is the memory of `dst` if this can't change a source before it is read.
+
+    `sources`: tiles that are read element by element, while `dst` is written
+    `later`: a tile that is read after all of `dst` has been written"""
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
@@ -83,8 +84,8 @@ def rows(tile: Tile) -> Array:
 
 
 def scalar(operand: Any, like: Array) -> Any:
-    """Return an operand in a form that broadcasts to `like`. The operand is a constant, or a tile
-    that has as many elements as `like` or one element per partition."""
+    """Return an operand in a form that broadcasts to `like`: a constant, or a tile with one
+    element, or as many as `like`, per partition."""
     if not isinstance(operand, Tile):
         return like.dtype.type(operand)
     values, lanes = operand.values(), len(like)
@@ -94,16 +95,16 @@ def scalar(operand: Any, like: Array) -> Any:
 
 
 def per_lane(operand: Any, like: Array) -> Array:
-    """Return a new vector with one number for each partition of `like`, in the type of `like`. The
-    numbers come from a constant or a [P, 1] tile."""
+    """Return a constant or a [P, 1] tile as a new vector with a number for each partition of
+    `like`, in its type."""
     numbers = np.empty(like.shape[0], like.dtype)
     numbers[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
     return numbers
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return flags in the shape of `dst`, true where the predicate is not 0. With `reverse`, the
-    flags are true where the predicate is 0."""
+    """Return flags in the shape of `dst`: whether the predicate is not 0. `reverse` inverts
+    them."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
@@ -131,8 +132,8 @@ in_steps(convert, copied)
 
 
 def decoded(dst: Tile, src: Tile) -> bool:
-    """Convert src to float32 directly in the memory of `dst`. Return False if `dst` is not float32
-    or has gaps, if `src` is float32, or if they share memory."""
+    """Convert src to float32 in the memory of `dst`. Return False if that is impossible: `dst` is
+    not float32 or has gaps, src is float32, or they share memory."""
     into, codes = dst.codes(), src.codes()
     if dst.held is not float32 or src.held is float32 or not into.flags.c_contiguous:
         return False
@@ -145,8 +146,8 @@ def decoded(dst: Tile, src: Tile) -> bool:
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
     """Write codes to the elements of `dst` that `chosen` flags.
 
-    `chosen`: shape [P] or [P, F...]. `codes`: a single code, a code for each chosen element, or a
-    code for each element of `dst`."""
+    `chosen`: shape [P] or [P, F...]
+    `codes`: a single code, or one for each chosen element, or one for each element of `dst`"""
     if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
         choose(chosen, codes, dst.codes())
     else:
@@ -191,8 +192,8 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """Return a function that reads the values of tiles like `tile` in the shape `shape`. This shape
-    must have as many elements in each partition as the tile."""
+    """Return a function that reads the values of tiles like `tile` in another shape, with as many
+    elements in each partition."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
     else:
@@ -203,9 +204,8 @@ def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
 
 
 def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
-    """Return a function that reads operands like `operand`, in a form that broadcasts to `dst`.
-    Constants are read in the type of the computation. A tile must have as many elements as `dst`,
-    or one element per partition."""
+    """Return a function that reads operands like `operand`, in a form that broadcasts to `dst`. A
+    tile has one element per partition, or as many as `dst`."""
     if not isinstance(operand, Tile):
         return _type(dst.held).type
     lanes = dst.shape[0]
@@ -243,12 +243,12 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
-    """Return a function that returns the memory of tiles like `dst`, or None. `function` can write
-    its results there directly, even if it reads the same memory.
+    """Return a function that returns the memory of tiles like `dst` for results of `function`, or
+    None.
 
-    `function` must be a function of numpy, because numpy's functions behave as if arrays did not
-    overlap (numpy.ufunc). `dst` must be float32 or float64. For a comparison, which writes 0 or 1,
-    it can also be an integer format of one byte."""
+    `function` must be numpy's, because numpy's functions behave as if arrays did not overlap
+    (numpy.ufunc). `dst` must be float32 or float64, or for a comparison (0 or 1) an integer format
+    of one byte."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:
@@ -319,8 +319,8 @@ WORTH = 1 << 13  # the number of elements from which a loop, with its checks, is
 
 
 def _by_column(function: Callable[..., Any], a: Array, b: Array, out: Array) -> None:
-    """out = function(a, b). A compiled loop is used if b has one element per partition, the arrays
-    are large and `out` shares no memory with a and b. (In place, numpy is as fast as a loop.)"""
+    """out = function(a, b). A compiled loop is faster if b has one element per partition, arrays
+    are large, and `out` shares no memory with them."""
     suits = a.size >= WORTH and b.size == len(b) and a is not out and _are_matrices(a, out)
     if suits and b.dtype is FLOAT and not any([np.may_share_memory(x, out) for x in (a, b)]):
         lanes = len(b)
@@ -338,7 +338,7 @@ def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
     """out = x * scale + terms, with one term per partition. Do nothing and return False if x is
     small, not float32 or has gaps.
 
-    `out` must be float32 without gaps, and share no memory with x."""
+    `out`: float32 without gaps, in separate memory"""
     lanes = len(x)
     if x.size < WORTH or not _are_matrices(x):
         return False
@@ -392,8 +392,7 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
 def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
     """Return the memory of a tile as integers of type `kind`, or a new array if the widths differ.
 
-    A function may write there only if its result does not change when it overwrites its operands.
-    numpy's functions fulfill this."""
+    A function may write there only if it may overwrite its operands, like numpy's functions."""
     codes = dst.codes()
     if codes.dtype.kind in "iu" and codes.itemsize == kind.itemsize:
         return codes.view(kind)
@@ -403,8 +402,8 @@ def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
 def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
-    """Apply bitvec operators to bit patterns, one after the other. `steps` lists an operator for
-    each operand, and a flag that is true if the operand comes before the previous result."""
+    """Apply bitvec operators to bit patterns, one after the other. `steps` lists (operator, whether
+    the operand is on the left) for each operand."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)
@@ -469,7 +468,7 @@ def scan(
     swap0: bool, swap1: bool,
 ) -> None:  # fmt: skip
     """out[p, j] = r = (first[p, j] <op0> r) <op1> second[p, j], starting from r = state[p]. `swap0`
-    and `swap1` exchange the operands of op0 and op1."""
+    and `swap1` exchange the operands."""
     names = folds.SCANNED
     if op0.name in names and op1.name in names:
         rows = len(state)

@@ -1,9 +1,9 @@
-"""The time that an instruction occupies its engine: functions for the clauses in isa/, the
-definitions of the instructions.
+"""The time that an instruction occupies its engine: functions for the instruction definitions in
+isa/.
 
-A cost depends on a Call (a use of an instruction without its data) and a machine, never on data. So
-a record can be timed again for another machine. Times are in nanoseconds. `neuroncore isa NAME`
-prints the docstring of a clause's cost. ARCH1 to ARCH3 and ISA226 are keys of the sources in
+A cost depends on a Call (an instruction without its data) and a machine, never on data. So a record
+can be timed again for another machine. Times are in nanoseconds. `neuroncore isa NAME` prints the
+docstring of a clause's cost. ARCH1 to ARCH3 and ISA226 are keys of the sources in
 isa/machines/*.toml."""
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ SIXTEEN_BIT = (bfloat16, float16)
 
 @dataclass(frozen=True)
 class Transfer:
-    """The DMA engines that a transfer keeps busy. The engines numbered `first` to `last` are busy
-    for `ns` nanoseconds each.
+    """The DMA engines that a transfer keeps busy: `first` to `last`, for `ns` nanoseconds each.
 
-    A transfer is issued in one of two rings (queues), one for loads and one for stores. With
-    `software`, GpSimd writes the descriptors and issues the transfer, which then uses neither
-    ring."""
+    There is a ring (queue) for loads and one for stores. With `software`, GpSimd writes the
+    descriptors and issues the transfer, without a ring."""
 
     first: int
     last: int
@@ -43,8 +41,8 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Collective:
-    """The communication of a collective: a pattern of `neuroncore.machine.collective_time`, the
-    total number of bytes, and the groups of ranks. Each group communicates separately."""
+    """The communication of a collective: its pattern (`neuroncore.machine.collective_time`), its
+    bytes, and the groups of ranks, which communicate separately."""
 
     pattern: str
     size_bytes: int
@@ -88,11 +86,11 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """Return the cost of streaming elements through the call's engine for `cycles`, or longer if
-    the ports of the tiles take more cycles.
+    """Return the cost of streaming elements through the call's engine for `cycles`, or as long as
+    the ports of the tiles take.
 
-    The fixed cost of an instruction and `extra` cycles are added. `column` is true if the
-    instruction also fetches a [P, 1] column of scalars that is not an operand."""
+    `extra`: further cycles, in addition to the fixed cost
+    `column`: whether a [P, 1] column of scalars is fetched that is not an operand"""
     unit = machine.engines[call.engine.name]
     sectors: float = max((strided_cycles(v, machine) for v in call.views()), default=0)
     if "strided" in unit.rate:
@@ -114,10 +112,9 @@ def stream(
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Return whether the call uses the SBUF port that Vector and GpSimd share.
 
-    On v2 neither engine has another SBUF port (ARCH1). From v3 on, Vector also has its own port,
-    and uses the shared port in addition to it for fast modes (ARCH2). It is assumed that a mode is
-    fast if the tiles in SBUF that are read together, or written together, move more than one
-    element per cycle."""
+    On v2 they have no other port (ARCH1). From v3 on, Vector has its own, and uses the shared one
+    for fast modes (ARCH2). A mode is assumed to be fast if the tiles in SBUF that are read
+    together, or written together, move more than one element per cycle."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     sizes = [
@@ -134,19 +131,19 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
 
 
 def _takes_columns(call: Call) -> bool:
-    """Return whether any operand is a column, with one scalar per partition. Two such operands are
-    assumed to be fetched together."""
+    """Return whether an operand has one scalar per partition (a column). Two columns are assumed to
+    be fetched together."""
     operands = ((p.operand, call.arguments.get(p.name)) for p in call.instruction.operands)
     return any(o and o.column and o.reads and isinstance(v, View) for o, v in operands)
 
 
 def sector_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles that a port takes for the elements of one partition. Each sector that
-    contains an element takes `Fixed.sector_cycles`.
+    """Return the cycles that a port takes for a partition: `Fixed.sector_cycles` for each sector
+    with an element.
 
-    Three published figures show that a sector has 16 bytes and takes two cycles. The bandwidth is
-    halved if the stride is at least 16 bytes (ARCH1). At most four 16-bit or two 32-bit elements
-    move per cycle (ARCH2). Weights load up to four times as fast as columns stream."""
+    Published figures show sectors of 16 bytes and two cycles. The bandwidth is halved at strides of
+    16 bytes or more (ARCH1). At most four 16-bit or two 32-bit elements move per cycle (ARCH2).
+    Weights load up to four times as fast as columns stream."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles
 
@@ -154,17 +151,17 @@ def sector_cycles(view: View, machine: Machine) -> int:
 def strided_cycles(view: View, machine: Machine) -> int:
     """Return the cycles for the elements of one partition if they are strided, otherwise 0.
 
-    Strided means: single elements, or runs of elements that fit into a sector, begin at least one
-    sector apart. Other tiles are read at the engine's rate (ARCH1). Fits of trn2 show that steps of
-    12 bytes are slow already; this function does not reflect it."""
+    Strided elements, or runs that fit into a sector, begin at least one sector apart. Other tiles
+    are read at the engine's rate (ARCH1). Fits of trn2 show that steps of 12 bytes are slow
+    already, which is ignored."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
     return sector_cycles(view, machine) if apart else 0
 
 
 def _rows(view: View, sector: int) -> tuple[int, int]:
-    """Divide the elements of a partition into rows, so that the steps inside a row are smaller than
-    a sector. Return (number of rows, bytes that a row spans)."""
+    """Return (number of rows, bytes that a row spans) of a partition. Steps inside a row are
+    smaller than a sector."""
     span, rows = view.dtype.itemsize, 1
     for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
         step = abs(stride) * view.dtype.itemsize
@@ -176,11 +173,10 @@ def _rows(view: View, sector: int) -> tuple[int, int]:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """Return a cost function like `cost`. But an instruction with a run-time address on the chip
-    occupies its engine for at least `dynamic_address_cycles`.
+    """Return `cost`, at least `dynamic_address_cycles` for an instruction with a run-time address
+    on the chip.
 
-    It is assumed that this also holds for an index that chooses elements, because nothing is
-    published about it."""
+    An index that chooses elements is assumed to count too: nothing is published about it."""
 
     @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
@@ -206,7 +202,7 @@ def rate(machine: Machine, unit: engine, kind: str) -> float:
 
 def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
     """Return the cost function of one pass over the largest operand, at the engine's rate for this
-    kind of work. `extra` names a field of the machine's fixed costs, whose cycles are added."""
+    kind of work. `extra` names a fixed cost of the machine that is added."""
 
     def cost(call: Call, machine: Machine) -> Cost:
         extra_cycles = getattr(machine.fixed, extra) if extra else 0
@@ -226,15 +222,15 @@ def is_fast(machine: Machine, view: View) -> bool:
 
 
 def filling(call: Call, machine: Machine) -> Cost:
-    """The time of filling a tile with a number (memset). 16-bit formats have the rate that is
-    published for 16-bit zeros, which is twice the rate of other formats (ISA226)."""
+    """The time of filling a tile with a number (memset). 16-bit formats have the published rate of
+    16-bit zeros, twice that of other formats (ISA226)."""
     kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
 
 
 def copying(call: Call, machine: Machine) -> Cost:
-    """The time of a tensor_copy or a tensor_scalar. Format, memory and contiguity of the tiles
-    decide whether a fast mode applies (ARCH2)."""
+    """The time of a tensor_copy or a tensor_scalar. A fast mode depends on formats, memories and
+    contiguity (ARCH2)."""
     return stream(
         call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine))
     )
@@ -259,15 +255,15 @@ def _copy_kind(call: Call, machine: Machine) -> str:
 
 
 def _streams(call: Call, *names: str) -> list[View]:
-    """Return the tiles that are read or written element by element, without [P, 1] columns of
-    scalars. If all tiles are columns, return all."""
+    """Return the tiles that are read or written element by element: no [P, 1] columns, unless all
+    are."""
     views = call.views(*names)
     return [v for v in views if v.free_size > 1] or views
 
 
 def _runs_on(view: View) -> bool:
-    """Return whether the innermost free axis is contiguous; rows may have gaps between them
-    (ARCH2). Elements that an index chooses are assumed not to be contiguous."""
+    """Return whether the innermost free axis is contiguous (ARCH2), which elements at an index are
+    assumed not to be."""
     if view.picked_by is not None:
         return False
     axes = zip(view.shape[1:], view.strides[1:], strict=True)
@@ -294,9 +290,8 @@ FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1"
 def _pairs_fast(call: Call, machine: Machine) -> bool:
     """Return whether an instruction with two inputs runs at the rate of 16-bit formats.
 
-    On trn1 all tiles of the instruction, including the result, must be bfloat16 and contiguous
-    along the last axis, and its operators must be in FAST_PAIRS (ISA226 of isa/machines/trn1.toml).
-    On trn2 and trn3 only the formats of the tiles decide."""
+    On trn1 all tiles must be bfloat16 and contiguous along the last axis, and operators in
+    FAST_PAIRS (ISA226 of isa/machines/trn1.toml). On trn2 and trn3 only formats matter."""
     everything = _streams(call)
     if machine.has("any_pair_fast"):
         return all(is_fast(machine, v) for v in everything)
@@ -336,8 +331,8 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _by_powers(dst: View, src: View) -> bool:
-    """Return whether a load or store has a row in HBM for each partition, at distances of a power
-    of two bytes. Adjacent rows don't count."""
+    """Return whether the rows of a load or store begin a power of two bytes apart in HBM: one row
+    for each partition, not adjacent."""
     view = src if dst.on_chip else dst
     if dst.on_chip == src.on_chip or view.shape[0] == 1:
         return False
@@ -386,26 +381,21 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
 
 
 def _needs_software(view: View, mode: dge_mode | None) -> bool:
-    """Return whether software has to write the descriptors of a transfer.
-
-    Software is necessary for gathers and scatters, and if the kernel requests software. If an
-    offset is in memory, software is necessary unless the kernel requests hardware."""
+    """Return whether software has to write the descriptors of a transfer: for gathers and scatters,
+    at the kernel's request, and for offsets in memory unless the kernel requests hardware."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
 
 
 def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
-    """Return whether software writes the descriptors without a request of the kernel. Some releases
-    of the compiler leave the descriptors to software; then `machine` has the feature
-    SOFTWARE_DGE."""
+    """Return whether software writes the descriptors without a request, as after some releases of
+    the compiler (the machine's feature SOFTWARE_DGE)."""
     return mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
 
 
 def _axes(view: View) -> slice:
-    """Return the axes of a tile along which its elements are in one memory.
-
-    These are all axes except the partition axis, because partitions are separate memories. If an
-    index chooses the rows of axis 0, this axis is excluded too."""
+    """Return the axes of a tile along which its elements are in one memory: not the partition axis,
+    and not axis 0 if an index chooses its rows."""
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 
@@ -427,15 +417,15 @@ def _rows_of(dst: View, src: View) -> int:
 
 
 def _row(view: View) -> int:
-    """Return the number of elements in a row. A row is a contiguous run, or the innermost axis if
-    this axis is longer."""
+    """Return the number of elements in a row: a contiguous run, or the innermost axis if it is
+    longer."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
     return max(contiguous(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:
-    """Return the first and the last DMA engine for the partitions of an on-chip tile. For a tile in
-    HBM, return the first and the last of all engines."""
+    """Return the first and the last DMA engine for the partitions of an on-chip tile; of all
+    engines for HBM."""
     if not view.on_chip:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine
@@ -447,11 +437,10 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """Return the cost of an instruction of the Tensor engine. Moving data of `columns` columns
-    passes weights of `weights` columns.
+    """Return the cost of an instruction of the Tensor engine: `columns` columns of moving data pass
+    `weights` columns of weights.
 
-    If a transpose consists of two products, one for the upper and one for the lower bits, it loads
-    weights for each product."""
+    A transpose as two products, of upper and lower bits, loads weights for each."""
     unit, fixed = machine.engines["tensor"], machine.fixed
     weights_view = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles

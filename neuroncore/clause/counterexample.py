@@ -100,10 +100,10 @@ def expanded(text: str) -> Iterator[str]:
 
 
 def broken_rule(row: Counterexample) -> Rule | None:
-    """Return the rule that refuses a row's call, or None if no rule does.
+    """Return the rule that refuses a row's call, or None.
 
-    If several rules refuse the call, return the rule whose error the call raises. If the call
-    raises another error, return a rule whose error contains the row's words."""
+    If several do, it is the rule whose error the call raises, or else one whose error has the row's
+    words."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):
@@ -129,8 +129,7 @@ def _is_refused(call: Call, parameter: Parameter) -> bool:
 
 
 def breaking(instruction: Instruction) -> dict[Rule, Counterexample]:
-    """Return the first row that breaks each rule of a clause, by rule. Rules that no row breaks are
-    left out."""
+    """Return the first row that breaks each rule of a clause, for rules with such a row."""
     first_rows: dict[Rule, Counterexample] = {}
     for row in rows(instruction):
         if row.code == LEGAL or not row.machines:

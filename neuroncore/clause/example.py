@@ -72,8 +72,8 @@ def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
 
 
 def parsed(text: str) -> dict[str, list[str]]:
-    """Return the values in `text`, such as "F=32; axis=(1,)", as texts. There is a list for each
-    name of a letter or an argument, because a name may occur several times."""
+    """Return the values in `text`, such as "F=32; axis=(1,)", as a list of texts for each letter or
+    argument."""
     texts: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, value = part.partition("=")

@@ -18,8 +18,8 @@ INT32 = (-(2**31), 2**31 - 1)
 
 @dataclass(frozen=True)
 class Immediate:
-    """Declaration of a parameter that is a number from `low` to `high`. With `depth` 1 it is a list
-    of such numbers, with 2 a list of lists."""
+    """Declares a parameter: a number from `low` to `high`, or a list of such numbers with `depth` 1
+    (2: a list of lists)."""
 
     kind: type[int] | type[float] = int
     low: float = -inf
@@ -96,8 +96,8 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Register:
-    """Declaration of a parameter that is a scalar register of a sequencer. With `number`, an
-    integer of the format `numbers` is accepted too."""
+    """Declares a parameter: a scalar register of a sequencer, or with `number` also an integer of
+    the format `numbers`."""
 
     number: bool = False
     written: bool = False

@@ -43,8 +43,7 @@ Declared = Operand | Op | Act | Static | Immediate | Register
 
 
 class Rule(Protocol):
-    """A function that returns the error of a call, or None if the call obeys the rule.
-    `neuroncore.clause.refusal` makes rules."""
+    """A function that returns the error of a call, or None (`neuroncore.clause.refusal`)."""
 
     @property
     def sentence(self) -> str: ...
@@ -57,14 +56,14 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Fusion:
-    """Rewrites that the older API's compiler may apply to calls of an instruction.
+    """Rewrites of calls by the older API's compiler.
 
-    `engines` returns the engines among which the compiler chooses for a call. If `once` is true,
-    the compiler removes a call that repeats an earlier call on the same data (common subexpression
-    elimination); the results of such a call must depend only on its tiles and its Call. `sums`
-    returns whether a call adds two tiles: if it adds a product to a tile in place, the compiler can
-    let the product accumulate instead. `fills` is true if a call writes one number to all elements
-    of its tile."""
+    `engines`: a function that returns the engines among which the compiler chooses
+    `once`: whether a call on the same data is computed once (common subexpression elimination); its
+        results must depend only on its tiles and its Call
+    `sums`: a function that returns whether a call adds two tiles, so that a product that is added
+        in place can accumulate instead
+    `fills`: whether a call writes one number to all elements of its tile"""
 
     engines: Callable[[Call, Machine], Sequence[engine]] | None = None
     once: bool = False
@@ -74,7 +73,7 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Traits:
-    """Facts about an instruction, in addition to its operands, that readers of a record need."""
+    """Facts about an instruction for readers of a record, in addition to its operands."""
 
     lanewise: bool = False
     """Every lane works independently, so a subset of the lanes represents all."""
@@ -141,8 +140,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """True if its argument may be a number or a register whose value is not part of the Call.
-        Registers that the instruction writes don't count."""
+        """True if its argument may be a number or register whose value is not part of the Call.
+        Registers that are written don't count."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written
@@ -280,8 +279,8 @@ class Instruction:
 class Call:
     """One use of an instruction, without the data.
 
-    `arguments` contains a View for each tile, and "number" for a number that replaces a tile.
-    Numbers and registers that affect neither legality nor cost have no entry."""
+    `arguments`: a View for each tile, and "number" for a number that replaces a tile. Numbers and
+        registers that affect neither legality nor cost are missing."""
 
     instruction: Instruction
     machine: Machine
@@ -326,8 +325,8 @@ class Call:
 
     @property
     def has_values(self) -> bool:
-        """True if the rows of the call in a record have fields for run-time values: numbers of
-        parameters, and registers in the offsets of tiles."""
+        """True if rows of the call have run-time values: numbers, and registers in offsets of
+        tiles."""
         return bool(self.instruction.values or self.dynamic)
 
     @property
@@ -443,14 +442,15 @@ def instruction(
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Define one instruction from the function that is its meaning.
 
-    For `shapes` and `given` see `neuroncore.clause.letters`. `choose` returns the engine if the
-    kernel names none; without `choose`, the first of `engines` is used. `feature` is the feature
-    that a machine must have. `opcode` is the profiler's name of the instruction. `named` is true if
-    the API's function has a parameter `name`; `module` is the API's module that contains the
-    function. `removed` is a parameter of releases before 0.3 that changes no result. The
-    instruction ends only when the cores that `meets` returns have reached the same point of their
-    programs. For `example` see `neuroncore.clause.example`.
-    """
+    `shapes`, `given`: see `neuroncore.clause.letters`
+    `choose`: returns the engine if the kernel names none; by default the first of `engines`
+    `feature`: the feature that a machine must have
+    `opcode`: the profiler's name of the instruction
+    `named`: whether the API's function has a parameter `name`
+    `module`: the API's module with the function
+    `removed`: a parameter of releases before 0.3 that changes no result
+    `meets`: returns the cores that must reach this point before the instruction ends
+    `example`: see `neuroncore.clause.example`"""
 
     def define(meaning: Callable[..., Any]) -> Instruction:
         name = meaning.__name__

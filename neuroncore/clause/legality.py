@@ -1,8 +1,8 @@
 """Legality of a call.
 
-Each argument is checked by itself first. Then all arguments are checked together: the sizes of the
-letters in the shapes of the clause (`neuroncore.clause.letters`), the indices that choose elements
-along the free axes, and the rules. ISA is a key of the sources in isa/machines/*.toml."""
+Each argument is checked by itself first. Then all are checked together: the sizes of the clause's
+letters (`neuroncore.clause.letters`), indices that choose elements along free axes, and rules. ISA
+is a key of the sources in isa/machines/*.toml."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[
 
 
 def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Set the engine of a call, and yield the errors that concern the whole call.
-
-    The machine may lack the instruction. The engine may be unable to run the instruction or to
-    reach a tile. The other errors are those of `picking_violations` and `together`."""
+    """Set the engine of a call, and yield the errors of the whole call: the machine may lack the
+    instruction, and the engine may be unable to run it or to reach a tile. See also
+    `picking_violations` and `together`."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(
@@ -84,11 +83,10 @@ def stays_legal(call: Call) -> bool:
 
 
 def name_operands(call: Call) -> None:
-    """Store the names of a legal call's operands in the call: operands that are read, operands that
-    are written, and operands at run-time addresses.
+    """Store the names of a legal call's operands in the call: those read, those written, and those
+    at run-time addresses.
 
-    `Call.indices` gets an entry for each index tile: the name of the operand whose rows or elements
-    the index tile chooses."""
+    `Call.indices` lists, for each index tile, the operand whose rows or elements it chooses."""
     operands = {p.name: p.operand for p in call.instruction.operands}
     order = list(operands)  # the order of operands in a row of the record
     views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))
@@ -125,8 +123,7 @@ AXES = ("partition axis", "free axis")
 
 
 class Size(NamedTuple):
-    """The size of a letter in a call. `argument` and `axis` are the operand and the axis that
-    defined it first."""
+    """The size of a letter in a call. `argument` and `axis`: where it was first defined."""
 
     size: int
     argument: str
@@ -134,8 +131,8 @@ class Size(NamedTuple):
 
 
 def together(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Yield the errors of a call's arguments together: sizes that contradict the letters of the
-    clause, and broken rules. The call's engine must be set."""
+    """Yield the errors of all arguments together: sizes that contradict the clause's letters, and
+    broken rules. The call's engine must be set."""
     rules = call.instruction.rules
     yield from filter(None, (rule(call, machine) for rule in rules if rule.early))
     yield from disagreements(call, machine)
@@ -155,9 +152,9 @@ def disagreements(call: Call, machine: Machine) -> Iterator[KernelError]:
 def _check_term(
     call: Call, machine: Machine, sizes: dict[str, Size], name: str, axis: int, term: Term
 ) -> Iterator[KernelError]:
-    """Yield errors of the size of one axis of an operand, which the clause declares by a term.
-    `sizes` lists the letters that earlier operands have defined. A new letter is added to
-    `sizes`."""
+    """Yield errors of one size of an operand, which the clause declares by a term.
+
+    `sizes`: the letters that earlier operands have defined; new ones are added"""
     view = call.view(name)
     actual = _sizes(view)[axis]
     if term.letter is None:
@@ -298,8 +295,7 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
-    """Return the size that a term requires of an axis of `view`. If no operand has defined the
-    term's letter, return the actual size of the axis."""
+    """Return the size that a term requires of an axis, or the actual size if its letter is new."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -325,16 +321,16 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
 
 
 def index_group(unit: engine, machine: Machine) -> int:
-    """Return how many adjacent partitions share a list of offsets, for an index that chooses
-    elements along the free axes (ISA, `NkiTensor.indirect`)."""
+    """Return how many adjacent partitions share offsets, for an index that chooses elements along
+    free axes (ISA, `NkiTensor.indirect`)."""
     limits = machine.limits
     of_tensor = unit is engine.tensor
     return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
 
 
 def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Yield the errors of indices that choose elements along the free axes. The rules hold for
-    every instruction (ISA)."""
+    """Yield the errors of indices that choose elements along free axes, of any instruction
+    (ISA)."""
     picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
     for name, view in picked.items():
         yield from _index_problems(name, view, call, machine)

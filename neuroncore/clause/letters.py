@@ -30,10 +30,11 @@ Given = Mapping[str, Callable[[Any], int]]  # functions of a Call
 
 @dataclass(frozen=True)
 class Term:
-    """One size of an operand: `times` * the size of the letter + `plus`.
+    """One size of an operand: `times` * the size of the letter + `plus`, at least `least`.
 
-    A term without a letter has the size `plus`. The letter's size must be a multiple of `multiple`,
-    and at most the machine's limit `most`. The size must be at least `least`."""
+    `letter`: if it is missing, the size is `plus`
+    `multiple`, `most`: the letter's size must be a multiple, and at most this limit of the
+        machine"""
 
     text: str
     letter: str | None

@@ -36,24 +36,24 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 class Participation(NamedTuple):
-    """How the cores of a rank take part in one collective. If `waits` is true, all cores of the
-    rank take part in one meeting; otherwise only the cores with the same number in their rank meet.
-    If `once` is true, the data is moved once for the rank. Otherwise each core exchanges its own
-    data with the cores that have the same number in the other ranks."""
+    """How the cores of a rank take part in one collective.
+
+    `waits`: True if all of them meet; False if cores with equal numbers in their ranks meet
+    `once`: True if data is moved once for the rank; False if each core exchanges its own data with
+        the cores of the same number in other ranks"""
 
     waits: bool
     once: bool
 
 
 def participation(tensors: Iterable[Tile | View]) -> Participation:
-    """Return how the cores of a rank take part in a collective with these tensors: its sources, its
-    destinations and its metadata.
+    """Return how the cores of a rank take part in a collective with these sources, destinations and
+    metadata.
 
-    Shared HBM belongs to a rank. SBUF and private HBM belong to a core, which is the only one that
-    can see them (nki.language.private_hbm). nki-library's kernels need this rule if all tensors are
-    of one kind. The API (SDK 2.33) also allows sources in private HBM and destinations in shared
-    HBM, or the opposite, but does not say what happens if a rank has two cores. The rule for these
-    calls is inferred: no core's data is lost, and both cores have written a shared source."""
+    Shared HBM belongs to a rank. SBUF and private HBM belong to a core (nki.language.private_hbm).
+    nki-library's kernels need this rule for tensors of one kind. The API (SDK 2.33) also allows
+    sources in private and destinations in shared HBM, or the opposite, without saying what two
+    cores do. Inferred: no data is lost, and both cores have written a shared source."""
     shared = [tensor.region is MemoryRegion.shared_hbm for tensor in tensors]
     return Participation(any(shared), all(shared))
 
@@ -151,8 +151,8 @@ def _most_free(view: View, machine: Machine) -> int:
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
-    """Yield the error of an access pattern with too many free axes. Axes that are contiguous with
-    each other count as one."""
+    """Yield the error of an access pattern with too many free axes. Contiguous axes count as
+    one."""
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
@@ -358,8 +358,8 @@ class Act:
 
 @dataclass(frozen=True)
 class Static:
-    """Declaration of a parameter that is not a tile, and on which legality or cost depends. With
-    `sequence`, lists are converted to tuples."""
+    """Declares a parameter that is not a tile, and that decides about legality or cost. With
+    `sequence`, lists become tuples."""
 
     sequence: bool = False
     members: type[Enum] | None = None  # the enumeration that it is a member of

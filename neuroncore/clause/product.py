@@ -1,9 +1,8 @@
 """Products of the Tensor engine: reading of operands, and products of matrices.
 
-The operands are float32 matrices s [K, M] and x [K, N]; the result `out` [M, N] is s.T @ x. `out
-(+)= y` means that y is added to `out` if `accumulate` is true, and overwrites `out` otherwise. A
-product is rounded to float32 before it is added to `out`. A packed operand is an array in the order
-in which the compiled loops read it."""
+Operands are float32 matrices s [K, M] and x [K, N]; `out` [M, N] is s.T @ x. `out (+)= y` means
+that y is added to `out` if `accumulate` is true, and overwrites it otherwise. A product is rounded
+to float32 before it is added. A packed operand is in the order in which compiled loops read it."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ HIGH_BITS = np.uint32(0xFFFFF000)
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
     """Return a function that reads operands [K, free] like `tile` as float32 values for a product.
 
-    The array that it returns is valid only until the next read of an operand with the same `role`,
-    STATIONARY or MOVING."""
+    The result is valid until the next read with the same `role`, STATIONARY or MOVING."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
         return codes_of
@@ -79,11 +77,12 @@ def plain(options: Options) -> Product:
 
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
-    """Return the function that packs the values of an operand for its product. Return None if the
-    values need no packing. The packed values can be reused while the tile is unchanged.
+    """Return the function that packs an operand for its product, or None. Packed values can be
+    reused.
 
-    `role` is STATIONARY or MOVING. `chained` is true if `chain` multiplies the operand; `decoded`
-    is true if the operand's values differ from the codes in memory."""
+    `role`: STATIONARY or MOVING
+    `chained`: whether `chain` multiplies the operand
+    `decoded`: whether the operand's values differ from the codes in memory"""
     if chained:
         pack: Packer = matrices.packed_weights if role == STATIONARY else matrices.packed_panels
         return pack
@@ -99,8 +98,7 @@ def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, gro
 
 
 def of(wide: bool, options: Options) -> Product:
-    """Return the function that multiplies two matrices. `wide` is true if at least one of them is
-    float32."""
+    """Return the function that multiplies two matrices. `wide`: whether one of them is float32."""
     multiply = plain(options)
     if wide and options.fp32_matmul == "four_pass":
         return partial(four_pass, multiply)
@@ -108,8 +106,8 @@ def of(wide: bool, options: Options) -> Product:
 
 
 def picks(matrix: Array) -> bool:
-    """Return whether a product with this matrix only moves rows of the other matrix: all elements
-    are 0 or 1, and no column has more than one 1."""
+    """Return whether a product with this matrix only moves rows: elements are 0 or 1, with at most
+    one 1 in each column."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
@@ -128,9 +126,10 @@ def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array |
 def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
     """Return a function that writes or adds the product of operands with scales.
 
-    `s`: shape [4K, M]. `x`: shape [4K, N]. Scales are codes of float8_e8m0fnu; a row of scales is
-    for 32 rows of its operand. With `Options.mx_order="group"`, groups of four products are added
-    first."""
+    `s`, `x`: shapes [4K, M] and [4K, N]
+    `s_scales`, `x_scales`: codes of float8_e8m0fnu, one row for 32 rows of the operand
+
+    With `Options.mx_order="group"`, groups of four products are added first."""
     group = PACK if options.mx_order == "group" else 1
     if not (near(s_scales) and near(x_scales)):
         s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)
@@ -145,11 +144,9 @@ def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Opt
 
 
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out (+)= s.T @ x as a chain of fused multiply-adds over k, from row 0 on
-    (`numerics.loops.matmul`).
+    """out (+)= s.T @ x as a chain of fused multiply-adds, from row 0 on (`numerics.loops.matmul`).
 
-    Operands may be packed if `are_packed` allows it. The products of each `group` of rows are added
-    to each other before the chain adds their sum."""
+    Operands may be packed if `are_packed`. The products of `group` rows are added first."""
     if out.dtype.type is np.float64:
         _double(s, x, out, accumulate)
     else:
@@ -157,8 +154,8 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
 
 def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out (+)= s.T @ x in float64, in any order. The columns are multiplied in blocks so small that
-    BLAS uses only this thread: waiting for busy threads would take longer than the product."""
+    """out (+)= s.T @ x in float64, in any order. Blocks of columns are so small that BLAS uses only
+    this thread: waiting for busy threads would take longer."""
     step = max(ONE_THREAD // s.size, 1)
     for first in range(0, out.shape[1], step):
         columns = slice(first, first + step)
@@ -187,11 +184,8 @@ def four_pass(multiply: Product, s: Array, x: Array, out: Array, accumulate: boo
 
 
 def halves(values: Array) -> tuple[Array, Array, Array]:
-    """Split float32 values into halves. Return three arrays: the upper 12 significant bits, the
-    lower 12, and the upper 12 with 0 in place of numbers that are not finite.
-
-    With the third array, numbers that are not finite occur in only one of the products of
-    `four_pass`."""
+    """Return three arrays for float32 values: the upper 12 significant bits, the lower 12, and the
+    upper 12 with 0 for infinities and NaN. So these occur in only one product of `four_pass`."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
     finite = np.isfinite(values)
     if finite.all():
@@ -205,9 +199,9 @@ def scaled_chain(
 ) -> None:
     """out (+)= the product of s and x, with scales, as a chain over groups of 1 or 4 rows.
 
-    The sum of a group's products is multiplied by the scales of both operands, and rounded
-    (`numerics.loops.matmul`). `s_scale`: float64, shape [K / 32, M]. `x_scale`: float64, shape [K /
-    32, N]."""
+    The sum of a group is multiplied by both scales, and rounded (`numerics.loops.matmul`).
+
+    `s_scale`, `x_scale`: float64, shapes [K / 32, M] and [K / 32, N]"""
     if out.dtype == np.float64:
         _double(_scaled(s, s_scale), _scaled(x, x_scale), out, accumulate)
     else:

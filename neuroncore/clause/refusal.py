@@ -1,10 +1,8 @@
-"""Rules that the letters of shapes can't express (`neuroncore.clause.letters`). A rule is data: a
-sentence, a condition and a reason.
+"""Rules that the letters of shapes can't express (`neuroncore.clause.letters`).
 
-A rule is made by the decorator `@rule` from a function of (call, machine). Its docstring is the
-sentence that `neuroncore isa NAME` prints. It returns None if the call is legal, otherwise a
-`fault`. Rules about the values of numbers that replace tiles are checked when a call runs
-(`number_for`)."""
+The decorator `@rule` makes a rule from a function of (call, machine), whose docstring is the
+sentence that `neuroncore isa NAME` prints. It returns a `fault`, or None for a legal call. Values
+of numbers that replace tiles are checked when a call runs (`number_for`)."""
 
 from __future__ import annotations
 
@@ -26,16 +24,16 @@ from neuroncore.memory.tile import Tile
 def require(
     ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
 ) -> None:
-    """Raise an error of type `kind` unless `ok`, which depends on the values of an instruction's
-    operands. Call this function before anything is written."""
+    """Raise an error of type `kind` unless `ok`, which depends on values of operands. Call this
+    before anything is written."""
     if not ok:
         raise kind(statement, **fields)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The fault of a call. `fields` are fields of its KernelError. `kind` is the type of this
-    error; None means the rule's type."""
+    """The fault of a call: fields of its KernelError, and the type of this error (`kind`; None: the
+    rule's)."""
 
     statement: str
     fields: dict[str, str | None]
@@ -69,8 +67,8 @@ class Rule:
         return (fault.kind or self.kind)(f"{call.name}: {fault.statement}", **fields)  # type: ignore[arg-type]
 
     def when(self, words: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """Return the rule, restricted to the calls for which `test` is true. `words` are appended
-        to the sentence. `reasons` replace fields of the rule, such as `because`."""
+        """Return the rule, only for calls for which `test` is true. `words` are appended to its
+        sentence. `reasons` replace its fields, such as `because`."""
         return replace(
             self,
             sentence=f"{self.sentence} {words}",
@@ -90,8 +88,8 @@ def rule(
 ) -> Callable[[Condition], Rule]:
     """Return a decorator that makes a rule from its condition.
 
-    The default of `sentence` is the docstring. An `early` rule is checked before the shapes,
-    because the meaning of the shapes depends on it."""
+    `sentence`: by default the docstring
+    `early`: whether to check the rule before the shapes, whose meaning depends on it"""
 
     def define(condition: Condition) -> Rule:
         text = sentence or " ".join((condition.__doc__ or "").split())
@@ -106,8 +104,8 @@ def fault(
     """Return a fault: the argument to blame, the error's statement, and the expected and actual
     values.
 
-    The default of `got`, the actual value, is the argument if it is a tile. `more` overrides
-    because, hint, also and kind of the rule."""
+    `got`: the actual value, by default a tile
+    `more`: replaces because, hint, also and kind of the rule"""
     kind = more.pop("kind", None)
     fields = {"argument": argument, **more}
     if expected is not None:
@@ -132,8 +130,8 @@ def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) 
 def number_for(op: Operator | None, operand: Any, name: str) -> None:
     """Check a number that is the operand of an operator.
 
-    Raises OperatorError if the operator does not use this operand and the number is not 0. Raises
-    DtypeError if the operator works on bit patterns and the number is a fraction."""
+    Raises OperatorError for a number other than 0 that the operator does not use. Raises DtypeError
+    for a fraction if the operator works on bit patterns."""
     if op is None or operand is None or isinstance(operand, Tile):
         return
     if op.arity == 1:
@@ -149,10 +147,9 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """Return a function that checks numbers and then calls `run`.
+    """Return a function that checks numbers (`number_for`) and then calls `run`.
 
-    `operands` lists (operator, operand, name) for each of the last arguments of `run`. `number_for`
-    checks each argument that is a number instead of a tile."""
+    `operands`: (operator, operand, name) for each of the last arguments of `run`"""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]
@@ -172,8 +169,8 @@ def _asks(op: Operator | None, operand: Any) -> bool:
 
 
 def left_out(name: str, value: Any, because: str) -> None:
-    """Raise OperatorError unless the argument is the number 0, because the call does not use its
-    parameter. `because` states the reason."""
+    """Raise OperatorError unless the argument is 0: the call does not use it. `because`: the
+    reason."""
     require(
         not isinstance(value, Tile) and value == 0,
         f"{name} must be None or 0, because {because}",
@@ -185,16 +182,13 @@ def left_out(name: str, value: Any, because: str) -> None:
 
 
 def constant_of(dst: Tile, value: Any, instruction: str, name: str, floats: bool = False) -> Any:
-    """Return a number as a code of dst's format. Raises DtypeError for a number outside the range
-    of an integer format (NKI 0.3.0 release notes). Also raises it in a packed format, unless the
-    number is 0.
+    """Return a number as a code of dst's format. Raises DtypeError outside the range of an integer
+    format (NKI 0.3.0 release notes), and in a packed format except for 0.
 
-    Integer formats accept 0.0: its bits are all 0 in every format, and published kernels clear
-    integer tiles with it. With `floats`, they accept every float without a fraction, because the
-    documentation declares the argument as a float. An unsigned format accepts a negative integer,
-    and stores the bits that the signed format of this width has: the vendor's library marks absent
-    rows with -1 in uint32.
-    """
+    Integer formats accept 0.0, with which published kernels clear tiles. With `floats`, they accept
+    every float without a fraction, because the documentation declares a float. Unsigned formats
+    store a negative integer as the signed format does: the vendor's library marks absent rows with
+    -1 in uint32."""
     form = dst.dtype
     if form.element:
         require(

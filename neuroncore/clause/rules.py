@@ -41,8 +41,8 @@ def holds(
 ) -> Rule:
     """Return a rule that refuses a call for which `test` is false.
 
-    The error blames `argument`, and shows the `expected` value and the actual value (`got`). It
-    quotes `sentence`, or the text that `statement` returns for the call."""
+    The error blames `argument`, and shows the `expected` and the actual value (`got`). It quotes
+    `sentence`, or what `statement` returns for the call."""
 
     @rule(kind, sentence, **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -90,8 +90,8 @@ def formats_of(
 def needs(
     feature: str, use: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
-    """Require a feature that only some machines have, for calls for which `test` is true. The error
-    blames `argument`. `use` is a noun for the ability that the feature gives."""
+    """Require a feature of some machines for calls for which `test` is true. `use` is a noun for
+    the ability. The error blames `argument`."""
 
     @rule(
         TargetError,
@@ -128,8 +128,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def same_total(first: str, second: str) -> Rule:
-    """Require that two tiles have the same number of elements, because a DMA writes each element
-    that it reads. `second` may be a list of tiles."""
+    """Require that two tiles have equally many elements: a DMA writes each element that it reads.
+    `second` may be a list."""
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
@@ -184,8 +184,8 @@ def not_both_in_psum(first: str, second: str) -> Rule:
 
 
 def lane_scalars(op: str, *names: str) -> Rule:
-    """Require the operator's format for operands with one number per partition: float32 for
-    arithmetic operators, an integer format for bitvec operators."""
+    """Require the operator's format for operands with one number per partition: float32, or for
+    bitvec operators an integer format."""
 
     @rule(
         DtypeError,
@@ -209,9 +209,9 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """Refuse a second operand if the operator takes only one, and None if the operator takes two.
-    `operands` maps the parameter of each operator to the parameter of its second operand:
-    `op0="operand0"`."""
+    """Require a second operand exactly for operators that take two.
+
+    `operands`: parameters of second operands by parameters of operators, as in `op0="operand0"`"""
 
     @rule(
         OperatorError,
@@ -234,8 +234,8 @@ def operand_of(**operands: str) -> Rule:
 def only_if(
     argument: str, partner: str, condition: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """Allow an argument only if `test` is true for the parameter `partner`'s argument. `condition`
-    states this in words."""
+    """Allow an argument only if `test` is true for the argument `partner`. `condition`: the same in
+    words."""
 
     @rule(OperatorError, f"{argument} is allowed only if {partner} {condition}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -250,8 +250,8 @@ def only_if(
 
 
 def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any], Any]) -> Rule:
-    """Require an argument if `test` is true for the parameter `partner`'s argument. `condition`
-    states this in words."""
+    """Require an argument if `test` is true for the argument `partner`. `condition`: the same in
+    words."""
 
     @rule(OperatorError, f"{argument} is needed if {partner} {condition}")
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -282,8 +282,8 @@ def unsupported(argument: str, hint: str) -> Rule:
 
 
 def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.vector) -> Rule:
-    """Require bitvec operators to have integer tiles of one width, and to run on one engine, by
-    default the Vector engine. Bitvec operators can't be mixed with others in one instruction."""
+    """Require integer tiles of one width for bitvec operators, on one engine. They can't be mixed
+    with other operators in one instruction."""
 
     @rule(
         OperatorError,

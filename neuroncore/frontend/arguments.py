@@ -37,12 +37,12 @@ Array = npt.NDArray[Any]
 
 
 class Annotation:
-    """An annotation of a parameter, such as nt.tensor. It accepts anything in brackets. Only three
-    forms have a meaning: `mutable`, the sizes of a tensor, and a pair (list of the sizes, format of
-    the elements).
+    """An annotation of a parameter, such as nt.tensor. Three forms in brackets have a meaning:
+    `mutable`, the sizes of a tensor, and a pair (list of sizes, format). All others are accepted
+    too.
 
-    An annotation can be part of a union such as `nt.tensor | None`, and the second argument of
-    isinstance. Every tensor of a kernel is an instance of each annotation of tensors."""
+    It can be part of a union such as `nt.tensor | None`. Every tensor of a kernel is an instance of
+    it."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -83,10 +83,10 @@ mutable = Annotation("mutable")
 
 
 def by_name(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by the names of their parameters.
+    """Return the arguments of a call by the names of their parameters; {} if they don't fit.
 
-    If `function` wraps another function, as a decorator does, the parameters of the wrapped
-    function are tried first. The result is empty if the arguments fit neither function."""
+    If `function` wraps another function, as a decorator does, the wrapped function is tried
+    first."""
     for wrapped in (True, False):
         signature = inspect.signature(function, follow_wrapped=wrapped)
         with suppress(TypeError):
@@ -138,9 +138,8 @@ def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> 
 
 
 def referred(reference: Callable[..., Any], arguments: Arguments, rank: int | None) -> Any:
-    """Return the results of a reference function for the arguments of a rank. If `rank` is None,
-    `arguments[0]` lists the Arguments of each rank. Then return a list with the results of each
-    rank."""
+    """Return the results of a reference function for the arguments of a rank. Without `rank`,
+    return a list for the ranks in `arguments[0]`."""
     if rank is None:
         return [referred(reference, part, number) for number, part in enumerate(arguments[0])]
     args, named = with_rank(reference, arguments, rank)
@@ -217,9 +216,8 @@ SMALL = 1 << 16  # arrays of fewer bytes are simply copied
 
 
 def separated(per_rank: Sequence[Arguments]) -> list[Arguments]:
-    """Return the arguments of all ranks, with copies of the arrays whose memory several ranks
-    share. An array of a single rank remains the caller's array, so the kernel's writes appear in
-    it."""
+    """Return the arguments of all ranks, with copies of arrays that several ranks share. Other
+    arrays remain the caller's, so that the kernel's writes appear there."""
     arrays = {id(value): as_numpy(value) for value in leaves(list(per_rank)) if is_array(value)}
     shared = _in_several(per_rank, arrays)
     with ExitStack() as files:

@@ -24,10 +24,10 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 def dialect(function: Callable[..., Any]) -> Dialect | None:
     """Return the API that a kernel is written for, or None if it is unknown.
 
-    In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
-    to the older API, whether it is decorated or not. In general, the names that the kernel uses
-    decide, then all names of its module, then the names in the functions that it calls. Names that
-    belong to neither API, or to both, decide nothing."""
+    The names that the kernel uses decide: a function that uses `nl.load` of
+    `neuronxcc.nki.language` belongs to the older API, decorated or not. If they are of neither API,
+    or of both, all names of its module decide, and then the names in the functions that it
+    calls."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)  # the function of a method
@@ -98,16 +98,15 @@ def _only(homes: Iterable[str]) -> Dialect | None:
 def takes_self(function: Callable[..., Any]) -> bool:
     """Return whether the first parameter of a function is `self` or `cls`.
 
-    A kernel that a class defines without this parameter is called without the object:
-    `self.kernel(x)` passes only x. The reason is that the vendor's decorator turns the kernel into
-    an object, which Python does not bind as a method (corelab-src/nki-llama)."""
+    Without it, `self.kernel(x)` passes only x to a kernel of a class, because the vendor's
+    decorator makes an object that Python does not bind as a method (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
 
 
 class PickledByName:
-    """A base class of kernels. Like a function, a kernel is pickled and copied as the name by which
-    its module has it. A kernel that its module does not have by the name of its function, such as
-    `kernel = nki.jit(function)`, is pickled and copied with its attributes."""
+    """A base class of kernels, which are pickled and copied by name, like functions. A kernel that
+    its module has under another name, such as `kernel = nki.jit(function)`, is pickled with its
+    attributes."""
 
     function: Callable[..., Any]
 
@@ -131,11 +130,12 @@ def api(space: dict[str, Any]) -> list[str]:
 def unknown(
     module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
 ) -> AttributeError:
-    """Return the error for a name that a module doesn't have. `removed` maps names of earlier
-    releases to hints about their replacements.
+    """Return the error for a name that a module doesn't have.
 
-    Names that begin with an underscore get no suggestion. A suggestion would take a millisecond,
-    and tools such as pytest often look for such names (`__test__`)."""
+    `removed`: hints about replacements, by names of earlier releases
+
+    A name with a leading underscore gets no suggestion, which would take a millisecond: tools such
+    as pytest often look for such names (`__test__`)."""
     near = None if name.startswith("_") else did_you_mean(name, known)
     hint = removed.get(name) or near
     return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

@@ -1,7 +1,5 @@
-"""The function that issues each instruction, by name, for both APIs.
-
-The module also contains additions of today's API: registers, and arguments by which a kernel must
-promise something, such as `unique_indices`."""
+"""The function that issues each instruction, by name, for both APIs. Also additions of today's API:
+registers, and promises such as `unique_indices`, which a kernel must make."""
 
 from __future__ import annotations
 
@@ -58,11 +56,10 @@ REORDERED = {"dma_compute": _with_scales_first}
 
 
 def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
-    """Return a new register. It contains the value `x`, unless `x` is None.
+    """Return a new register with the value `x`, or without a value.
 
-    `x` may also be a tensor with one element, whose value is loaded. Release 0.2 of the API accepts
-    such a tensor (its release notes), and nki-library still passes one. Today's guide forbids
-    it."""
+    `x` may also be a tensor with one element, which is loaded. Release 0.2 accepts this (its
+    release notes), and nki-library still does it, but today's guide forbids it."""
     register = VirtualRegister()
     if isinstance(x, Tile):
         function("register_load")(register, x)
@@ -72,18 +69,16 @@ def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
 
 
 def with_promises(name: str, function: Issues) -> Issues:
-    """Return the function of the instruction `name` with the checks that only today's API makes.
-    The checked function raises SignatureError if a required promise such as `unique_indices` is
-    absent."""
+    """Return the function of an instruction with the checks that only today's API makes. It raises
+    SignatureError if a promise such as `unique_indices` is missing."""
     return PROMISED[name](function) if name in PROMISED else function
 
 
 def _unique(dma_compute: Issues) -> Issues:
-    """Return dma_compute with a check: `unique_indices` must be True if an index selects rows at
-    run time.
+    """Return dma_compute with a check: an index that selects rows needs `unique_indices=True`.
 
-    The API does not support sums with repeated indices yet (the page of nki.isa.dma_compute). The
-    older API has no such parameter: it adds up the elements of repeated indices."""
+    The API does not support repeated indices yet (the page of nki.isa.dma_compute). The older API
+    adds up their elements, and has no such parameter."""
 
     @wraps(dma_compute)
     def checked(dst: Any, srcs: Any, *args: Any, **named: Any) -> NkiInstruction:

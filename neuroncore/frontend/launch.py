@@ -123,10 +123,9 @@ def launch_ranks(
     """Run a kernel function on several ranks together, and return the launches, rank by rank. Each
     rank has its own arguments and HBM, and one core for each entry of `way.shares`.
 
-    Arrays are converted as in `launch`. If several ranks are passed the same memory, each rank gets
-    a copy. `instance` names the instance of the ranks, by default the largest one with chips of the
-    target. Raises UsageError if the machine or the instance has too few ranks, or too few cores per
-    rank."""
+    Arrays are converted as in `launch`. Memory that several ranks are passed is copied for each.
+    `instance` is by default the largest one with chips of the target. Raises UsageError if the
+    machine or the instance is too small."""
     current = current_settings()
     options = options or current.options or environment_options()
     where = None if instance is None else instances.find(instance)
@@ -300,9 +299,8 @@ def _check_cores(cores: list[Core]) -> None:
 
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
-    """Run a program on each core, and return the results. The cores of a logical core run together;
-    `turns` is the seed of their order. If there are more cores than a logical core has, they run
-    one after another."""
+    """Run a program on each core, and return the results. The cores of a logical core run together,
+    in an order with the seed `turns`. More cores run one after another."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -347,8 +345,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """If Options.precision is set, let the cores compute in float64 too, and return the object that
-    collects the launch's numeric errors. Otherwise return None."""
+    """Return the object that collects numeric errors if Options.precision is set, otherwise None.
+    The cores then compute in float64 too."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -397,9 +395,10 @@ def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the results of a kernel as values of jax's graph. The kernel is launched whenever the
-    graph runs. To find the shapes of the results, the kernel is first launched on zeros; this
-    launch is not reported."""
+    """Return the results of a kernel as values of jax's graph, which launches it whenever it runs.
+
+    The kernel is first launched on zeros to find the shapes of the results. This launch is not
+    reported."""
     jax: Any = sys.modules["jax"]
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if _is_tracer(leaf)]

@@ -24,9 +24,8 @@ from neuroncore.memory.tile import Tile
 
 
 def size(number: Any) -> int:
-    """Return the size of an axis as an int. A float that is a whole number is accepted, because a
-    published kernel that ran on the device computes a size as 256 * 256 / 128. Raises TypeError for
-    other values that are not integers."""
+    """Return the size of an axis as an int. Whole floats are accepted, because a published kernel
+    that ran on the device computes 256 * 256 / 128. Raises TypeError for other values."""
     fraction = isinstance(number, float | np.floating)
     whole: Any = int(number) if fraction and number.is_integer() else number
     return operator.index(whole)
@@ -114,13 +113,12 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for an access to the elements `first` to `last` of an axis that has fewer
-    elements.
+    """Return a hint for an access to the elements `first` to `last` of an axis with fewer elements.
 
-    If `first` and the axis size are multiples of the access's length, a loop probably reads one
-    piece too many. Then the hint states the number of pieces, and advises to end the loop earlier.
-    If the access would fit on another axis, the hint asks whether the indices are swapped instead.
-    In all other cases the hint is the text `ragged`."""
+    * If `first` and the size are multiples of the length, a loop probably reads one piece too many:
+      the hint states the number of pieces.
+    * If the access fits on another axis, the hint asks whether indices are swapped.
+    * Otherwise the hint is `ragged`."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
@@ -152,18 +150,16 @@ def get_nc_sub_version() -> int:
 
 
 def rows_of(size: int) -> tuple[int, int]:
-    """Return (rows, columns) of a matrix with `size` elements and one row per partition. `rows` is
-    the largest divisor of `size` that is at most the number of partitions. A matrix without
-    elements has one row."""
+    """Return (rows, columns) of a matrix with `size` elements and at most one row per partition:
+    `rows` is the largest possible divisor of `size`. A matrix without elements has one row."""
     most = max(1, min(machine().limits.partitions, size))
     rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return rows, size // rows
 
 
 def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
-    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`. The first axis with
-    more than one element is halved repeatedly. `itemsize` is the number of bytes of an element in
-    SBUF, if elements are wider there than in the tensor."""
+    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`, by halving the first
+    axis with several elements. `itemsize`: bytes of an element in SBUF, if wider there."""
     row_bytes = rows_of(tensor.size)[1] * max(tensor.dtype.itemsize, itemsize)
     if row_bytes <= machine().sbuf.usable_bytes:
         yield tensor
@@ -177,9 +173,8 @@ def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
 
 
 class TileSize:
-    """The constants of nl.tile_size. total_available_sbuf_size and the constants whose names end in
-    "bytes" or "align" are in bytes. The others are numbers of elements, of partitions or of
-    banks."""
+    """The constants of nl.tile_size, in elements, partitions or banks. total_available_sbuf_size,
+    and names that end in "bytes" or "align", are in bytes."""
 
     @property
     def psum_min_align(self) -> int:

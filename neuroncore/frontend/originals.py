@@ -1,9 +1,8 @@
 """The arguments of a launch, with their contents before the launch.
 
-Small arguments are copied. A large array is copied when an instruction first writes to it. If no
-instruction writes to it, the caller's array is used, and a sample of the array is taken at the end
-of the launch. Each later use compares the array with the sample, and refuses an array that has
-changed."""
+Small arguments are copied. A large array is copied when an instruction first writes to it.
+Otherwise the caller's array is used, and a sample is taken at the end of the launch. Later uses
+compare the sample, and refuse an array that has changed."""
 
 from __future__ import annotations
 
@@ -72,11 +71,11 @@ class OriginalArray:
 
 
 def _sample(array: Array) -> bytes:
-    """Return a sample of an array: one word of each block, and the last bytes of the array.
+    """Return a sample of an array: one word of each block of BLOCK bytes (of MOST larger blocks, if
+    there are more), and the last bytes.
 
-    A block contains BLOCK bytes; an array with more than MOST blocks is divided into MOST larger
-    blocks. If all bytes of a range as long as two blocks change, this is always detected, because
-    the range contains a whole block. A change of a few elements is likely to be missed."""
+    A change of all bytes over two blocks is always detected. A change of a few elements is likely
+    missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
@@ -127,9 +126,8 @@ class Originals:
 
 
 def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
-    """Return the arrays in `used` that differ from the array in `before`, by their positions among
-    all arrays. `used` are the arguments after a launch, and `before` the arguments before the
-    launch."""
+    """Return the arrays in `used`, the arguments after a launch, that differ from those `before`,
+    by their positions among all arrays."""
     pairs = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
     return {n: array for n, (array, old) in pairs if _differ(array, old)}
 
@@ -162,11 +160,10 @@ class OriginalArrays(Mapping[str, Array]):
 
 
 def _large(values: list[Any]) -> list[Array]:
-    """Return the large numpy arrays that can be copied later, when an instruction first writes to
-    them.
+    """Return the large numpy arrays that can be copied later, at the first write.
 
-    These arrays are contiguous and writable, and share no memory with another argument. A write to
-    the other argument would change shared memory before it is copied."""
+    They are contiguous and writable, and share no memory with another argument, whose writes would
+    change them."""
     large = {id(x) for x in values if type(x) is np.ndarray and x.nbytes >= LARGE}
     if not large:
         return []

@@ -1,8 +1,6 @@
-"""The inputs and results of a launch.
-
-The module converts the caller's arguments for the kernel, and the kernel's results for the caller.
-It checks the results at the end of a kernel, and describes the finished launch. It also warns about
-findings: each code once per process and line of the user's kernel."""
+"""The inputs and results of a launch: converts arguments for the kernel and results for the caller,
+checks results, and describes the finished launch. Also warns about findings, each code once per
+process and line of the user's kernel."""
 
 from __future__ import annotations
 
@@ -59,9 +57,9 @@ class Inputs:
         keeps: bool,
         before: originals.Originals | None = None,
     ) -> None:
-        """If `keeps`, each array among the arguments is copied before the kernel runs. Arrays in
-        `before` are copied when an instruction first writes to them. `tensor` is the type of the
-        kernel's tensors."""
+        """`keeps`: copy the arrays among the arguments before the kernel runs
+        `before`: arrays that are copied when an instruction first writes to them
+        `tensor`: the type of the kernel's tensors"""
         self.core, self.tensor, self.keeps = cores[0], tensor, keeps
         self.originals: Mapping[int, originals.OriginalArray] = before.of if before else {}
         self.programs = [core.program for core in cores if core.program is not None]
@@ -402,9 +400,10 @@ def arrays_of(launch: Launch) -> tuple[Arguments, Arguments | None]:
 
 
 def setting(rank: int, launch: Launch, used: Arguments, before: originals.Before | None) -> Setting:
-    """Return the Setting of one rank of a launch: machine, options, grid and inputs, for the
-    record. `used` are the arguments after the launch, and `before` the arguments before the launch.
-    The Setting contains the arrays in `before`, or no arrays if `before` is None."""
+    """Return the Setting of one rank of a launch for the record: machine, options, grid and inputs.
+
+    `used`: the arguments after the launch
+    `before`: the arguments before the launch; None for a Setting without arrays"""
     copies: dict[int, Any] = {}
     if before is not None:
         old_values = leaves(before) if isinstance(before, tuple) else before.leaves()
@@ -445,9 +444,9 @@ _warned: set[WarnedLine] = set()
 class NeuronWarning(UserWarning):
     """The warning for a finding of a launch, if no observer reports the findings.
 
-    Python's warning filters apply. With the default filter, or "once", a warning is shown once per
-    process for each code and line of the kernel. Python's own registry of shown warnings compares
-    messages, so it would show the warning again for tiles of another size."""
+    Python's warning filters apply. By default, a warning is shown once per process for each code
+    and line of the kernel. Python's own registry compares messages, and would show it again for
+    tiles of another size."""
 
 
 def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:

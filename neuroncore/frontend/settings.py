@@ -43,10 +43,10 @@ class Observer(Protocol):
 class Settings:
     """Settings of launches. The arguments of `launch` take precedence.
 
-    If `keeps`, a launch keeps copies of the arrays among its arguments. If `verify`, each launch is
-    compared with the plain reading, a second implementation in numpy (neuroncore.plain).
-    `originals` copies arguments before instructions write to them; nested settings inherit
-    `originals`."""
+    `keeps`: whether a launch keeps copies of the arrays among its arguments
+    `verify`: whether launches are compared with the plain reading, a second implementation in numpy
+        (neuroncore.plain)
+    `originals`: copies arguments before instructions write to them; inherited by nested settings"""
 
     target: str | None = None
     options: Options | None = None
@@ -134,11 +134,10 @@ def last_launch(
     options: Options | None = None,
     originals: Originals | None = None,
 ) -> Launch:
-    """Call a function that launches kernels, and return the last launch on a single rank. `target`,
-    `options` and `originals` are settings for this call; if one is None, the current setting
-    applies.
+    """Call a function that launches kernels, and return the last launch on a single rank. Raises
+    UsageError without such a launch.
 
-    Raises UsageError if there is no such launch."""
+    `target`, `options`, `originals`: settings for this call; None for the current ones"""
     current = current_settings()
     last = _LastLaunch(current.observer)
     target, options = target or current.target, options or current.options

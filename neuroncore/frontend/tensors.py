@@ -1,6 +1,5 @@
-"""Tensors as Python objects: their text in a debugger or a notebook, and errors for some
-operations. Operations of Python and numpy that need the contents of a tensor are errors, because
-only the device knows the contents."""
+"""Tensors as Python objects: their text in a debugger or a notebook, and errors for operations of
+Python and numpy that need contents, which only the device knows."""
 
 from __future__ import annotations
 
@@ -156,11 +155,11 @@ def question() -> syntax.Question:
 
 
 def is_there(tile: Tile) -> bool:
-    """Return whether the user's condition may be a test that a tile was passed, as in `if bias:`.
+    """Return whether the user's condition may test that a tile was passed, as in `if bias:`.
 
-    Kernels test optional arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py).
-    Such a condition is true whatever the tile contains, and is reported. Return False for `not`,
-    `while` and comparisons: they can only be about the contents of the tile."""
+    Kernels test optional arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py). The
+    condition is true for any tile, and is reported. Return False for `not`, `while` and
+    comparisons, which need the contents."""
     test, core = question(), running()
     negated = isinstance(test.by, ast.UnaryOp) and isinstance(test.by.op, ast.Not)
     if core is None or negated or isinstance(test.by, ast.While) or _compares(test.of, tile):

@@ -1,10 +1,9 @@
 """Packages that only the vendor ships: addresses of public source, checkouts that the user names,
 and placeholders for missing packages.
 
-Published modules with their own kernels import such packages too. They wrap imported kernels in
-decorators, derive classes from imported classes, and use imported names as enumerations and
-defaults. All this works with placeholders: a placeholder has every attribute. Only uses that need
-the vendor's code are refused, such as the call of a kernel."""
+Published modules import such packages too: they use imported names as decorators, base classes,
+enumerations and defaults. A placeholder allows all of these, and has every attribute. Only uses of
+the vendor's code are refused, such as calls of a kernel."""
 
 from __future__ import annotations
 
@@ -292,15 +291,14 @@ class PlaceholderModule(ModuleType):
 
 
 class Absent(type):
-    """A placeholder for a name that only the vendor's package has. The placeholder is a class: a
-    published class can derive from it, an annotation can contain it, and isinstance accepts it."""
+    """A placeholder for a name that only the vendor's package has. It is a class, so that it can be
+    a base class, an annotation and an argument of isinstance."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse the call of a missing function.
 
-        A name with a capital letter is a class. Its call returns a placeholder, because published
-        modules create objects of such classes for defaults. Uses of this object are refused. If a
-        missing function decorates a function, calls of the decorated function are refused."""
+        A capitalized name is a class: its call returns a placeholder, because published modules
+        create objects for defaults. Functions that a missing function decorates can't be called."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):

@@ -86,9 +86,8 @@ def _clamped(value: float, low: int, high: int) -> int:
 
 
 def _scale_code(form: Format, value: float) -> int:
-    """Return the code of the nearest power of two; a tie goes to the even code. Values below the
-    smallest power, and 0, get the code of the smallest power. Negative numbers become NaN, because
-    scales have no sign. Infinity and NaN become NaN too."""
+    """Return the code of the nearest power of two; a tie goes to the even code. Smaller values, and
+    0, get the smallest power. Negative numbers, infinity and NaN become NaN."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
@@ -120,11 +119,11 @@ def _padding(form: Format) -> int:
 
 
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
-    """Return the float32 values of `codes`, whose numpy type is `form.storage`. The contiguous
-    array `out`, if given, receives the values.
+    """Return the float32 values of `codes`, of the type `form.storage`, in the contiguous array
+    `out` if given.
 
-    float64, a format that no engine has, is returned unchanged. float32 is returned unchanged if
-    there is no `out`. Integers beyond 2^24 are rounded to nearest even."""
+    Integers beyond 2^24 are rounded to nearest even. float64, which no engine has, stays unchanged;
+    so does float32 without `out`."""
     if form is float64 or (form is float32 and out is None):
         return codes
     _not_packed(form)
@@ -149,11 +148,9 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
 def encode(
     form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
 ) -> Array:
-    """Return the codes of float32 `values`. The contiguous array `out`, if given, receives the
-    codes.
+    """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
-    With `saturate`, infinities and floats beyond the largest number of the format become the
-    largest number."""
+    With `saturate`, floats beyond the largest number of the format become this number."""
     if form is float64:
         return values.astype(np.float64)
     if form is float32 and out is None:
@@ -184,8 +181,8 @@ def _as_codes(form: Format, stored: Array) -> Array:
 
 
 def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
-    """Return float32 values as a contiguous array, and an array for their codes. With `saturate`,
-    values for a float format are clipped to its range."""
+    """Return contiguous float32 values, and an array for their codes. With `saturate`, values are
+    clipped to the range of a float format."""
     _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)
@@ -243,8 +240,8 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """Return the constants, as uint32, that the loops of `loops.codec` need to encode a format with
-    fewer exponent bits than float32. The constants have the order in which the loops read them."""
+    """Return the constants, as uint32, with which the loops of `loops.codec` encode a format with
+    fewer exponent bits than float32."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     # the code of infinity; without infinity, of NaN; without both, of the largest number
@@ -298,9 +295,8 @@ def poison(form: Format) -> int:
     """Return the code that uninitialized memory shows: NaN for floats, 4 for integers and 1 for
     bool.
 
-    In a packed format every element is NaN. The code for float4_e2m1fn, which has no NaN, is 6.
-    (NaN and 4 are also the values of the vendor's simulator: NKI simulator guide, "Uninitialized
-    memory".)"""
+    All elements of a packed format are NaN; for float4_e2m1fn, which has no NaN, the code is 6.
+    (The vendor's simulator shows NaN and 4 too: NKI simulator guide, "Uninitialized memory".)"""
     if form.element is not None:
         return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
     return encode_one(
@@ -309,16 +305,16 @@ def poison(form: Format) -> int:
 
 
 def mirrored(codes: Array) -> Array:
-    """Convert signed codes of floats to integers that have the order of the floats, with +0 above
-    -0. Applied twice, the function returns the codes."""
+    """Return signed codes of floats as integers with the order of the floats, and +0 above -0. It
+    is its own inverse."""
     sign = codes >> (codes.dtype.itemsize * 8 - 1)
     integers: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
     return integers
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return integers that have the order of the floats with these codes. Every NaN is above all
-    numbers, or with `lost` below all numbers. Otherwise the integers are those of `mirrored`."""
+    """Return integers with the order of these floats, as `mirrored` does. NaN is above all numbers,
+    or below if `lost`."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     integers = mirrored(codes)
@@ -327,8 +323,8 @@ def ranks(codes: Array, lost: bool = False) -> Array:
 
 
 def copy(source: Array, target: Array) -> None:
-    """Set target[...] = source for arrays of the same shape. If `source` and `target` are large,
-    and contiguous along different axes, compiled code transposes the matrices of these axes."""
+    """Set target[...] = source for arrays of the same shape. Compiled code transposes large arrays
+    that are contiguous along different axes."""
     axes = _dense(source, target)
     if axes is None or np.may_share_memory(source, target):
         target[...] = source
@@ -348,10 +344,10 @@ def copy(source: Array, target: Array) -> None:
 
 
 def _dense(source: Array, target: Array) -> tuple[int, int] | None:
-    """Return (the axis along which `source` is contiguous, the axis along which `target` is).
+    """Return the axes along which `source` and `target` are contiguous.
 
-    Return None if the axes are equal, or if the matrix of the two axes is small. Also return None
-    if the elements differ in type, or have a size that no loop supports."""
+    Return None if these are equal, if their matrix is small, or if no loop supports the
+    elements."""
     steps, others, item = source.strides, target.strides, target.itemsize
     if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None

@@ -88,8 +88,8 @@ class Format(str):
         return self
 
     def holds(self, other: Format) -> bool:
-        """Return whether this format can represent all finite numbers of `other`. The result is
-        False for different formats unless both are floats."""
+        """Return whether this format can represent all finite numbers of `other`; False unless both
+        are floats or equal."""
         if self is other or not (self.is_float and other.is_float):
             return self is other
         finer = self.mantissa >= other.mantissa and self.min_subnormal <= other.min_subnormal
@@ -119,16 +119,14 @@ class Format(str):
 
     @cached_property
     def is_opaque(self) -> bool:
-        """True for packed formats and scales, which most instructions refuse.
-
-        Instructions that move data accept these formats. So do operands whose list of formats names
-        them, such as the operands of products of MX matrices."""
+        """True for packed formats and scales, which only some instructions accept: those that move
+        data, and those with operands that name them, such as products of MX matrices."""
         return self.held == "memory"
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type that users see. TF32 is a float32 whose low 13 bits are 0. Packed formats
-        are unsigned integers, unless another package has registered numpy types for them."""
+        """The numpy type that users see. Packed formats are unsigned integers, unless another
+        package has registered a type. TF32 is float32 with 13 low bits of 0."""
         if self == "tfloat32":
             return np.dtype(np.float32)
         try:
@@ -304,13 +302,13 @@ BIASES = range(-64, 121)
 
 
 def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
-    """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and the exponent bias
-    `bias`.
+    """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and another exponent
+    bias.
 
-    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES. With each of these biases,
-    all numbers of the format are normal numbers in float32. The description of NeuronCore-v3
-    mentions "adjustable exponent biasing for cFP8". But no public API sets a bias, so no
-    instruction takes these formats. Raises UsageError for another format or bias."""
+    float8_e5m2, float8_e4m3 and float8_e3m4 can have the biases BIASES, with which all numbers are
+    normal in float32. The description of NeuronCore-v3 mentions "adjustable exponent biasing for
+    cFP8", but no API sets a bias, so no instruction takes these formats. Raises UsageError for
+    another format or bias."""
     base = lookup(dtype)
     if base not in CONFIGURABLE:
         raise UsageError(

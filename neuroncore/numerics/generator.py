@@ -30,8 +30,8 @@ WORD, ALL_SET = np.dtype(np.uint32), 0xFFFFFFFF
 
 
 class Generator(NamedTuple):
-    """A random number generator. Each lane has `streams` states, which provide its numbers in turn.
-    States are arrays of shape [lanes, streams, words of 32 bits]."""
+    """A random number generator. The `streams` states of a lane provide its numbers in turn, shape
+    [lanes, streams, 32-bit words]."""
 
     seeded: Callable[[int, int, int, int, int], Array]
     """(seed, core, unit, lanes, streams) -> states. The sequences of any two states have no
@@ -70,8 +70,8 @@ def _philox(states: Array, count: int) -> Array:
 
 
 def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
-    """Return a function that makes states of `words` words, drawn from the seed by Philox. No word
-    is 0, because a shift register that contains only zeros never changes."""
+    """Return a function that makes states of `words` words, drawn by Philox. No word is 0: a shift
+    register of zeros never changes."""
 
     def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
         counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)
@@ -81,9 +81,8 @@ def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
 
 
 def _drawing(loop: str) -> Callable[[Array, int], Array]:
-    """Return a function that draws numbers with a loop of this name in `loops.shift_registers`. All
-    states of a lane advance together, as in a cycle of v4's Vector engine. Surplus numbers are
-    dropped."""
+    """Return a function that draws numbers with a loop of `loops.shift_registers`. All states of a
+    lane advance together, as in a cycle of v4's Vector engine, and surplus numbers are dropped."""
 
     def draw(states: Array, count: int) -> Array:
         lanes, streams, _ = states.shape

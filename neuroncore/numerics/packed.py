@@ -2,11 +2,10 @@
 
 Microscaling (MX): 32 narrow numbers, in 8 rows of 4, share a scale, which is a power of two.
 
-Structured sparsity: of N adjacent numbers along the contraction, at most A are not 0. Compressed
-weights keep A numbers of each group, and a tag for each number: its position among the N numbers. A
-position consists of one of A partitions and one of N / A slots in this partition. How the tag
-encodes the partition and the slot is not published: `PLACES` lists both possible ways. The patterns
-are documented (neuron-core-v3.rst, neuron-core-v4.rst)."""
+Structured sparsity: at most A of N adjacent numbers along the contraction are not 0. Compressed
+weights keep A numbers of each group, each with a tag: its position among the N numbers, which is
+one of A partitions and one of its N / A slots. How the tag encodes these is not published: `PLACES`
+lists both ways. The patterns are documented (neuron-core-v3.rst, neuron-core-v4.rst)."""
 
 from __future__ import annotations
 
@@ -146,8 +145,9 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
 
 
 def arranged(moving: Array, pattern: Pattern, places: str = "partition") -> Array:
-    """Return the moving tile of a product with weights that `compress` has compressed by this
-    pattern. `moving`: a dense matrix, shape [N * G, n]. The result has shape [A * G, N / A, n]."""
+    """Return the moving tile, shape [A * G, N / A, n], for weights that `compress` has compressed.
+
+    `moving`: a dense matrix, shape [N * G, n]"""
     kept, among = pattern
     groups, slots = len(moving) // among, among // kept
     if places == "partition":

@@ -1,9 +1,8 @@
-"""Casts to nearest that cost little time per call: ml_dtypes for small arrays, otherwise a compiled
-loop.
+"""Casts to nearest that cost little time per call: ml_dtypes for small arrays, compiled loops for
+large ones.
 
 ml_dtypes returns the same bits for the formats of `SAME`, except for the pairs in `NAN_DIFFERS`
-(tests/numerics/test_quick.py compares all codes). The casts of ml_dtypes cost less per call; the
-loops are faster for large arrays."""
+(tests/numerics/test_quick.py compares all codes)."""
 
 from __future__ import annotations
 
@@ -70,10 +69,8 @@ def cast(array: Array, dtype: Any) -> Array | None:
 def _plan(
     dtype_of_array: np.dtype[Any], dtype: Any
 ) -> tuple[int, np.dtype[Any], bool, Loop | None]:
-    """Return how to cast from the numpy type `dtype_of_array`.
-
-    The result is (the largest number of elements for which ml_dtypes is used, or -1; the numpy type
-    of the result; whether this type is wider; the loop for larger arrays, or None)."""
+    """Return how to cast from the numpy type `dtype_of_array`: (most elements for ml_dtypes, or -1;
+    numpy type of the result; whether it is wider; loop for larger arrays, or None)."""
     source, target = FORMS.get(dtype_of_array), lookup_any(dtype)
     if source is None or target is source or target not in FORMS.values():
         return -1, dtype_of_array, False, None
@@ -121,8 +118,8 @@ def _looped(
     dtype: np.dtype[Any],
     array: Array,
 ) -> Array:
-    """Run a loop on the elements of an array. Return the results as `dtype`, in the shape of the
-    array. The loop reads elements of the type `read_as` and writes the type `written_as`."""
+    """Run a loop on an array, as elements of type `read_as` and `written_as`. Return the results as
+    `dtype`."""
     out = np.empty(array.size, written_as)
     loop(array.ravel().view(read_as), out, *numbers)
     return out.view(dtype).reshape(array.shape)

@@ -119,9 +119,8 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
 
 
 def _by_largest(form: Format, groups: Array) -> Array:
-    """Return the float32 scale of each block: its largest finite magnitude divided by the largest
-    number of the format, and at least the smallest normal float32. The scale of a block of zeros is
-    1."""
+    """Return the float32 scale of each block: its largest finite magnitude divided by the format's
+    largest number, at least the smallest normal float32; 1 for zeros."""
     largest = _largest(groups)
     if not np.isfinite(largest).all():
         largest = _largest(np.where(np.isfinite(groups), groups, 0))
@@ -232,8 +231,8 @@ def _checked(block: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _blocks(values: Array, block: tuple[int, ...]) -> Array:
-    """Split an array into blocks. The result has twice as many axes: the number of blocks along
-    each axis of the array, then the size of a block along each axis."""
+    """Split an array into blocks. Axes of the result: the number of blocks along each axis of the
+    array, then the size of a block along each."""
     split = [
         part for n, size in zip(values.shape, block, strict=True) for part in (n // size, size)
     ]

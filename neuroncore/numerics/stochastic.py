@@ -58,11 +58,11 @@ class Stream(NamedTuple):
     """24 bits."""
 
     def words(self) -> Array:
-        """Return two words of 64 bits for `loops/philox.py`: the upper half of the counter (launch,
-        engine, instruction), and the key (core, seed).
+        """Return two 64-bit words for `loops/philox.py`: the upper half of the counter (launch,
+        engine, instruction), and the key (core, seed). Raises UsageError if a field has too many
+        bits.
 
-        The lower half of the counter is the number of a block of four random words. Raises
-        UsageError if a field has too many bits."""
+        The lower half of the counter counts blocks of four random words."""
         seed, core, engine, instruction, launch = self
         if (seed | core | instruction) >> 32 or engine >> 8 or launch >> 24:
             for name, value, bits in zip(self._fields, self, (32, 32, 8, 32, 24), strict=True):
@@ -103,9 +103,10 @@ def encode(
 ) -> Array:
     """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
-    Elements are numbered starting at `first`. `pitch` is the difference between the numbers of the
-    first elements of two successive rows (a row is the last axis). If `values` is a part of a tile,
-    `pitch` is the tile's number of columns. `bits` is the number of random bits in each word."""
+    `first`: the number of the first element
+    `pitch`: the numbers from one row (last axis) to the next; for a part of a tile, the tile's
+        columns
+    `bits`: the random bits in each word"""
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)
     values, out = codec.prepared(form, values, out, saturate)
@@ -128,9 +129,8 @@ def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Ar
 
 
 def _ones(bits: int) -> int:
-    """Return the bits that are set in every random word: the lower bits, so that only the upper
-    `bits` bits are random. A word whose upper bits equal the upper bits of a threshold is then
-    never below the threshold."""
+    """Return the lower bits, which are set in every random word: only the upper `bits` bits are
+    random. So a word is never below a threshold with the same upper bits."""
     if not 1 <= bits <= WORD:
         raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
     return (1 << WORD - bits) - 1
@@ -139,9 +139,8 @@ def _ones(bits: int) -> int:
 class Stochastic:
     """Stochastic rounding of one launch.
 
-    Each instruction of each engine of each core has separate random words: one for each element
-    that it writes, in row-major order. Raises UsageError for a seed of more than 32 bits, and for
-    more bits than a word has."""
+    Each instruction of each engine and core has separate random words, one for each element that it
+    writes. Raises UsageError for a seed of more than 32 bits, and for more bits than a word has."""
 
     def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
         Stream(seed).words(), _ones(bits)  # only for the UsageError that they raise
@@ -181,8 +180,8 @@ def rounding(options: Options) -> Callable[..., Array]:
 
 
 def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
-    """Return codes as codec.encode does. But values that overflow a format without infinities
-    become its largest number."""
+    """Return the codes of `codec.encode`, but the largest number for an overflow in a format
+    without infinities."""
     return codec.encode(form, values, out, saturate=not form.infinite)
 
 

@@ -157,8 +157,8 @@ def collective_permute_implicit_current_processing_rank_id(
     name: str | None = None, num_channels: int | None = None,
 ) -> VirtualRegister:  # fmt: skip
     """Return a register with the rank whose data has arrived after `iteration_id` steps around a
-    channel's ring. At step 0 this is the rank itself, at step 1 the previous rank of the ring, and
-    so on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
+    channel's ring: the rank itself at step 0, the previous rank at step 1, and so on.
+    `num_channels`, of NKI 0.2, is ignored."""
     register = VirtualRegister()
     function = issue.function("collective_permute_implicit_current_processing_rank_id")
     function(register, iteration_id, _groups(replica_group), channel_id)
@@ -173,8 +173,8 @@ def rank_id(name: str | None = None) -> VirtualRegister:
 
 
 def _issue(name: str, tensors: Sequence[Tensors], *others: Any) -> None:
-    """Issue the instruction `name`. `tensors` contains one or two lists of srcs, followed by the
-    dsts. `others` are the other arguments, in the order of the instruction's definition in isa/."""
+    """Issue the instruction `name`. `tensors` are one or two lists of srcs, and then the dsts.
+    `others` are the other arguments, in the order of the definition in isa/."""
     *sources, dsts = tensors
     for srcs in sources:
         _check_tensors(srcs, "srcs")

@@ -53,9 +53,9 @@ class Indexed(Seen, Unread, Parted):
     def __bool__(self) -> bool:
         """Return True, because kernels write `if tensor` to distinguish a tensor from None.
 
-        In an `assert` of a tile on the chip, return whether no element is 0, because the
-        documentation checks results in this way. Other conditions on such a tile give a warning.
-        Raises DynamicControlError if a condition can only be about the contents of the tile."""
+        In an `assert` of a tile on the chip, return whether no element is 0, as the documentation
+        does. Other conditions give a warning. Raises DynamicControlError if only the contents can
+        be meant."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):
@@ -345,12 +345,11 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view for `plain`, the view that `ap` makes. Raises
-        ViewError in three cases:
+        """Return the run-time offset of this view for `plain`, the view that `ap` makes.
 
-        * `free` is False: `ap` was passed an offset,
-        * this view has several run-time offsets, or an index that selects rows or elements,
-        * the step of this view's offset is not a whole number of elements of `plain`."""
+        Raises ViewError if `ap` was passed an offset (`free` is False), if this view has several
+        offsets or an index that selects, and if its step is not a whole number of elements of
+        `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         hint = "call ap on the whole tensor, and pass the run-time offset of the view to it"
@@ -371,10 +370,10 @@ class Patterned(Indexed):
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
         """Return the view of an access pattern, without run-time offsets.
 
-        According to the documentation, the step between partitions is the length of a row of the
-        storage. Published kernels use the length of a row of this view instead (nki-library,
-        TensorView of a slice). Then the storage's row length replaces the step, and `offset` counts
-        from the start of this view."""
+        According to the documentation, the step between partitions is a row of the storage.
+        Published kernels pass the length of a row of this view instead (nki-library, TensorView of
+        a slice); then the storage's row is used, and `offset` counts from the start of this
+        view."""
         base = self.offset * self.dtype.itemsize // form.itemsize
         first = base if offset is None else int(offset)
         if self.storage.on_chip and len(strides) > 1:
@@ -392,9 +391,9 @@ class Patterned(Indexed):
         return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
-        """Return the largest run-time index along an axis that keeps the pattern inside its
-        storage. On the chip, the index keeps the pattern inside each partition. An index of 1 moves
-        the pattern by `step` elements. Axes before `first_axis` are ignored."""
+        """Return the largest run-time index that keeps the pattern inside its storage, and on the
+        chip inside each partition. An index of 1 moves the pattern by `step` elements. Axes before
+        `first_axis` are ignored."""
         room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
         if self.storage.on_chip:
             first_axis, room = 1, self.row_elements

@@ -48,9 +48,8 @@ _lock, _running = Lock(), 0
 
 @contextmanager
 def known() -> Iterator[None]:
-    """A context manager in which kernels can use the API's names without importing them. While a
-    kernel runs, in any thread, Python's builtins contain these names. Python finds them there if
-    neither the kernel nor its module defines them."""
+    """A context manager in which kernels can use the API's names without importing them. Python's
+    builtins contain these names while a kernel runs in any thread."""
     global _running
     with _lock:
         _running += 1

@@ -36,13 +36,12 @@ class Assigned(Patterned):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write a part of the tensor.
 
-        If the tensor and the value are on the chip, tensor_copy writes the value, as in the
-        vendor's migration guide. If the tensor is in HBM, dma_copy writes the value. The value may
-        be a tile in SBUF, a tensor in HBM, or a number, which memset first writes to a tile.
-        Kernels that run in the vendor's simulator of 0.3 store their results in this way (trnrand).
+        On the chip, tensor_copy writes a tile, as in the vendor's migration guide. In HBM, dma_copy
+        writes a tile in SBUF, a tensor in HBM, or a number that memset first writes to a tile.
+        Kernels that run in the vendor's simulator of 0.3 store results in this way (trnrand).
 
-        Raises SignatureError for other values. For a tensor in HBM, raises BufferKindError for a
-        tile in PSUM, and ShapeError if the shapes differ in more than axes of size 1."""
+        Raises SignatureError for other values. In HBM, raises BufferKindError for a tile in PSUM,
+        and ShapeError if shapes differ in more than axes of size 1."""
         slot = self[key]
         if not slot.storage.on_chip:
             _store(slot, value)
@@ -116,7 +115,7 @@ def check_not_in_psum(value: Tile, what: str) -> None:
 
 
 def _tile_like(tensor: Assigned) -> Assigned:
-    """Return a new tile in SBUF with the number of elements and the format of `tensor`."""
+    """Return a new tile in SBUF with the size and the format of `tensor`."""
     shape = rows_of(tensor.size)
     storage = current().allocate(MemoryRegion.sbuf, shape, tensor.dtype)
     return type(tensor).of(storage)

@@ -23,13 +23,13 @@ _FLOAT, _DOUBLE, _INDEX, _LANE = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 def block(vectors: int, group: int = 1) -> Any:
     """Return the operation (s, x, out, k, ahead, accumulate), which computes a block of a product.
 
-    The block is the first ROWS x (`vectors` * LANES) elements of `out`. The operation sets it to
-    the chain of `k` groups of rows, or adds the chain to it (see `loops.matmul`). Arrays are
-    float32 matrices with unit stride along rows.
+    It sets the first ROWS x (`vectors` * LANES) elements of `out` to the chain of `k` groups of
+    rows, or adds the chain (see `loops.matmul`). Arrays are float32 matrices with unit stride along
+    rows.
 
-    While a block computes, its part of `out` is prefetched. If `group` is 1, data of the next block
-    is prefetched too: the following `k` rows of `s`, and `k` elements of `x` that are ahead[1]
-    elements apart, the first at ahead[0]. These elements need not exist."""
+    Its part of `out` is prefetched meanwhile. If `group` is 1, so is data of the next block: the
+    next `k` rows of `s`, and `k` elements of `x` from ahead[0] on, ahead[1] elements apart. They
+    need not exist."""
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -61,10 +61,10 @@ def block(vectors: int, group: int = 1) -> Any:
 
 def scaled_block(group: int) -> Any:
     """Return the operation (s, x, scales, out, k), which computes one vector of columns of a
-    product, without accumulation.
+    product.
 
-    The sum of a group's products is multiplied by a float64 scale of each operand, and rounded to
-    float32. This product is then added to the chain. SHARED rows have the same scale."""
+    The sum of a group is multiplied by both float64 scales, rounded to float32, and added to the
+    chain. SHARED rows have the same scale."""
 
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -97,7 +97,7 @@ def scaled_block(group: int) -> Any:
 
 def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
     """Return the operation (source, target, rows) that copies the first columns of `rows` rows.
-    With `stacked`, each vector of columns is copied below the previous vector."""
+    With `stacked`, vectors of columns are put below each other."""
 
     def _copied(typingctx: Any, source: Any, target: Any, rows: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -242,10 +242,10 @@ def _products(builder: Any, weights: list[Any], moving: Any) -> Any:
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a * b + c with one rounding.
 
-    If the processor has no instruction for this, float64 is used, which represents the product
-    exactly. The sum is rounded to odd, so the second rounding changes nothing (Boldo and Melquiond,
-    "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
-    An inexact sum is made odd by one step toward the part that was lost."""
+    Without an instruction for this, float64 is used, which is exact for the product. The sum is
+    rounded to odd: an inexact sum moves one step toward the lost part, and the second rounding
+    changes nothing (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
+    algorithms using rounding to odd", 2008)."""
     if FUSED:
         kind = ir.FunctionType(a.type, [a.type] * 3)
         name = f"llvm.fma.v{a.type.count}f32"

@@ -30,11 +30,11 @@ def float32_from_bfloat16(codes: Array, out: Array) -> None:
 
 @compiled
 def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
-    """Convert 8- or 16-bit codes to the uint32 bits of float32. Every NaN becomes the canonical
-    NaN. `numbers` is `numerics.codec.widening` of the format.
+    """Convert 8- or 16-bit codes to the uint32 bits of float32. `numbers`:
+    `numerics.codec.widening`.
 
-    Subnormals are computed from integers: float32 subnormals are a hundred times slower on many
-    processors."""
+    Every NaN becomes the canonical NaN. Subnormals are computed from integers: float32 subnormals
+    are a hundred times slower on many processors."""
     shift, sign_shift, rebias = numbers[0], numbers[1], numbers[2]
     min_normal, infinity, largest = numbers[3], numbers[4], numbers[5]
     min_subnormal = U(numbers[6]).view(np.float32)
@@ -67,8 +67,7 @@ def scales_from(bits: Array, out: Array) -> None:
     """Convert uint32 bits of float32 to the codes of the nearest powers of two; a tie goes to the
     even code.
 
-    The rounding is that of a format without fraction bits: half a step is added, less one unit if
-    the code is even."""
+    Half a step is added, less one unit if the code is even."""
     for i in range(bits.shape[0]):
         u = bits[i]
         code = U(U(u + U(U(U(u >> U(23)) & U(1)) + U(0x3FFFFF))) >> U(23))
@@ -89,14 +88,14 @@ def cut(width: int) -> int:
 
 
 def any_nan(vectors: list[Lanes]) -> Lanes:
-    """Return, for each lane, whether one of the vectors may contain a NaN in this lane. The test is
-    whether the sum of the vectors is NaN. The sum of opposite infinities is NaN too."""
+    """Return whether each lane may have a NaN in one of the vectors: their sum is NaN (also for
+    opposite infinities)."""
     return reduce(add, [u.as_float() for u in vectors]).is_nan()
 
 
 def kept(width: int, u: Lanes) -> Lanes:
-    """Return `u`, the bits of float32, without the low bits that a code does not store (`cut`). For
-    bfloat16 return `u` unchanged, because only its upper 16 bits are stored."""
+    """Return the float32 bits `u` without the low bits that a code does not store (`cut`);
+    unchanged for bfloat16, where only the upper 16 bits are stored."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 
@@ -142,13 +141,12 @@ def any_overflow(vectors: list[Lanes], ceiling: Lanes, *_: Lanes) -> Lanes:
 
 
 def _steps(magnitude: Lanes, least: Lanes, shift: Lanes, magic: Lanes) -> Lanes:
-    """Return the code without its sign; bits above the width of a code are arbitrary.
+    """Return the code without its sign; bits above its width are arbitrary.
 
-    The addition rounds. Let P be the power of two of the magnitude, or the smallest normal number
-    if that is greater. After 2^(23 - mantissa) * P has been added, the last bits of the sum are the
-    magnitude in steps of the format at P. `exponent >> shift` adds 2^mantissa for each power of two
-    up to P. `magic` is the exponent 23 - mantissa, minus `least >> shift`, by which the result
-    would be too large."""
+    The addition of 2^(23 - mantissa) * P rounds: the last bits of the sum are the magnitude in
+    steps of the format at P. P is the power of two of the magnitude, or the smallest normal number
+    if that is greater. `exponent >> shift` adds 2^mantissa for each power of two up to P. `magic`
+    is the exponent 23 - mantissa, minus the excess `least >> shift`."""
     exponent = (magnitude & EXPONENT).greatest(least)
     aligned = (magnitude.as_float() + (exponent + magic).as_float()).as_word()
     return aligned - exponent + (exponent >> shift)

@@ -1,10 +1,8 @@
 """Elementary functions of float32 arrays, computed in float64 and rounded once.
 
-The polynomials keep the relative error below 1e-11. So results are within 0.501 ulp of the true
-value (0.51 near the zeros of the derivatives, where large terms cancel). The functions use explicit
-fused multiply-adds and no library calls, in loops that vectorize: every processor gives the same
-bits. Helpers take and return float64, and return NaN for NaN.
-"""
+Polynomials have relative errors below 1e-11: results are within 0.501 ulp (0.51 near zeros of the
+derivatives, where large terms cancel). Explicit fused multiply-adds without library calls give the
+same bits on every processor. Helpers take and return float64, and return NaN for NaN."""
 
 from __future__ import annotations
 
@@ -336,8 +334,8 @@ def rsqrt(x: Array, out: Array) -> None:
 def _power(a: Any, b: Any, power: Any) -> Any:
     """Return a to the b (C99, F.10.4.4). `power` is |a| to the b, or 1 to the b if a is 0.
 
-    The result is negative for a negative a and an odd b. It is NaN for a negative a and a b that is
-    not an integer, unless a or b is infinite."""
+    For a negative a, the result is negative if b is odd, and NaN if b is a fraction and both are
+    finite."""
     of_zero = 0.0 if b > 0.0 else (np.inf if b < 0.0 else (1.0 if b == 0.0 else b))
     power = of_zero if a == 0.0 else power
     whole = np.rint(b) == b
@@ -358,8 +356,8 @@ def magnitudes(x: Array, out: Array) -> None:
 
 @compiled
 def powers(of_magnitudes: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, for float32 matrices. `of_magnitudes`: the powers of the `magnitudes` of a,
-    in float64. `b` may have a single column."""
+    """out = a to the b, for float32 matrices. `of_magnitudes`: powers of the `magnitudes` of a, in
+    float64. `b` may have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
         x, y, z, result = a[p], b[p], of_magnitudes[p], out[p]
@@ -379,11 +377,11 @@ def _is_outside(size: Any, x: Any, low: Any, high: Any, most: Any) -> Any:
 
 @compiled
 def first_outside(size: Array, x: Array, low: Any, high: Any, most: Any) -> int:
-    """Return the first index at which `size` is outside of the range and `x` is not 0, infinite or
-    NaN; -1 without such an index.
+    """Return the first index where `size` is outside of the range, and `x` finite and not 0; -1 for
+    none.
 
-    `most` is the largest finite number. All arguments have the same type, so that the first loop
-    can be vectorized."""
+    `most`: the largest finite number. All arguments have one type, so that the first loop is
+        vectorized."""
     for start in range(0, x.shape[0], BLOCK):
         sizes, numbers = size[start : start + BLOCK], x[start : start + BLOCK]
         any_outside = np.int32(0)

@@ -1,7 +1,7 @@
 """Arithmetic on whole vector registers, for loops that the compiler doesn't vectorize well.
 
-A `Lanes` represents one vector value while machine code is generated: its operators append
-instructions. So a formula of operators can be written once and used for vectors and for scalars."""
+A `Lanes` is one vector value while machine code is generated: its operators append instructions. So
+one formula serves vectors and scalars."""
 
 from __future__ import annotations
 
@@ -165,14 +165,12 @@ def elementwise(
     """Return the operation (inputs, out, i, numbers) that sets out[i : i + STEP], or out[i] if
     `single`.
 
-    `inputs` is a tuple of arrays of 32-bit words, and `numbers` a tuple of scalars for all
-    elements.
-
-    `quick` and `careful` are formulas. A formula takes the width of an element of `out`, the inputs
-    and the numbers as Lanes. Its result is in the lowest bits, or with `upper` in the upper bits.
-    `rare` takes a list of vectors of the first input, and the numbers; it returns flags. The
-    `quick` formula must be right if `rare` is false in every lane. The `careful` formula must
-    always be right."""
+    `inputs`: a tuple of arrays of 32-bit words
+    `numbers`: a tuple of scalars
+    `careful`: a formula of (width of an element of `out`, inputs, numbers), always right. The
+        result is in the lowest bits, or with `upper` in the upper bits.
+    `quick`: a faster formula, right if `rare` is false in every lane
+    `rare`: takes a list of vectors of the first input, and the numbers; returns flags"""
     count, vectors = (1, 1) if single else (LANES, VECTORS)
 
     def operation(typingctx: Any, inputs: Any, out: Any, i: Any, numbers: Any) -> Any:
@@ -256,8 +254,8 @@ def interleaved(low: Lanes, high: Lanes) -> Lanes:
 
 
 def lower_halves(low: Lanes, high: Lanes) -> Lanes:
-    """Return 64-bit lanes. The lower halves of `low`'s lanes are in the lower bits, the lower
-    halves of `high`'s lanes in the upper bits."""
+    """Return 64-bit lanes: the lower halves of `low`'s lanes below the lower halves of `high`'s
+    lanes."""
     builder, count = low.builder, 2 * low.value.type.count
     words = [builder.bitcast(x.value, ir.VectorType(_WORD, count)) for x in (low, high)]
     order = [i if i % 2 == 0 else count + i - 1 for i in range(count)]

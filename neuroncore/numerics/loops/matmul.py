@@ -79,13 +79,15 @@ def chain(
 ) -> None:
     """out = s.T @ x, or with `accumulate` out += s.T @ x, with one more rounding.
 
-    `weights`: the packed s, of shape [K, M]. `x`: float32, shape [K, N]; empty if x is `packed`.
-    `out`: float32, shape [M, N]. `panels`: the packed x, or otherwise room for one panel. `edge`:
-    room for a block of results that is only partly inside `out`.
+    `weights`: the packed s, of shape [K, M]
+    `x`: float32, shape [K, N]; empty if x is `packed`
+    `out`: float32, shape [M, N]
+    `panels`: the packed x, or room for one panel
+    `edge`: room for a block of results that is only partly inside `out`
 
-    A block has up to three vectors of columns. A kernel's operands are rarely in the nearest
-    caches. So each block prefetches the weights of the next block and a share of the next panel.
-    Products of a large matmul then take an eighth less time."""
+    A block has up to three vectors of columns. It prefetches the next block's weights and a share
+    of the next panel: operands are rarely in the nearest caches. Large products take an eighth less
+    time."""
     _chain(weights, x, out, accumulate, panels, packed, edge)
 
 
@@ -114,9 +116,8 @@ def chains(
 def grouped_chain(
     s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
 ) -> None:
-    """out = s.T @ x, or with `accumulate` out += s.T @ x, in groups of `group` rows (2 or 4). K is
-    a multiple of `group`. A block has at most two vectors of columns, because the moving vectors of
-    a group need registers."""
+    """out = s.T @ x, or with `accumulate` out += s.T @ x, in groups of `group` rows (2 or 4), which
+    divides K. A block has at most two vectors of columns, because a group needs registers."""
     k = s.shape[0] // group
     weights, panel, edge = _carved(scratch, s.shape[0])
     _pack_weights(s, weights)
@@ -205,8 +206,7 @@ def _vectors(columns: int, most: int) -> int:
 @inlined
 def _share(vectors: int, rows: int) -> int:
     """Return how many elements of each row of the next panel a block prefetches: at most one
-    vector. Together the blocks of a panel prefetch the whole next panel, unless there are too few
-    blocks."""
+    vector. Together, enough blocks prefetch the whole panel."""
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 
 
@@ -248,8 +248,8 @@ def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
     """Return the first `vectors` * LANES columns of `x`, copied to `panel` and filled up with
     zeros.
 
-    If the columns are read only once (`once`), `x` itself is returned, provided that it has enough
-    columns and the elements of a row are adjacent in memory."""
+    If they are read only `once`, return `x` itself if it has enough columns with adjacent
+    elements."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)

@@ -65,13 +65,12 @@ def _joined(state: Any, word: int) -> Any:
 
 @compiled
 def draw(states: Array, out: Array) -> None:
-    """Set `out`, shape [P, N], to the next numbers of every lane. The states, shape [P, S, 6],
-    advance.
+    """Set `out`, shape [P, N], to the next numbers of every lane, and advance the states, shape [P,
+    S, 6].
 
-    A state consists of a counter of 128 bits and a key of 64 bits, least significant word first.
-    Number n of a state is word n % 4 of block n // 4. Each number of a lane comes from one of the
-    lane's S states: from state (n // 4) % S, where n is the counter of the first state. All S
-    counters advance by 1 for each number."""
+    A state is a counter of 128 bits and a key of 64 bits, least significant word first. Number n of
+    a state is word n % 4 of block n // 4. The lane's number n comes from its state (n // 4) % S,
+    where n is the counter of the first state. All S counters advance by 1 for each number."""
     streams, count = states.shape[1], out.shape[1]
     words = np.empty(4, np.uint64)
     for p in range(states.shape[0]):
@@ -116,12 +115,13 @@ def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, 
 
 @compiled
 def words(stream: Array, block: int, out: Array, ones: int) -> None:
-    """Set `out` to the words of a stream, starting at the first word of `block`, which is a
-    multiple of BLOCK_STEP. Bits that are set in `ones` are set in every word.
+    """Set `out` to the words of a stream, from the first word of `block` on, a multiple of
+    BLOCK_STEP.
 
-    `stream` consists of two words of 64 bits: the upper part of the counter, and the key. The
-    memory of `out` must extend BLOCK_WORDS words past its end, because the loop writes BLOCK_WORDS
-    words at a time."""
+    `stream`: two 64-bit words: the upper part of the counter, and the key
+    `out`: its memory must extend BLOCK_WORDS words past the end, because BLOCK_WORDS are written at
+        a time
+    `ones`: bits that are set in every word"""
     high, key = stream[0], stream[1]
     for i in range(0, out.shape[0], BLOCK_WORDS):
         number = np.uint64(block + i // 4)

@@ -56,11 +56,11 @@ def _exponent(x: Any) -> Any:
 def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, float, float, float]:
     """Return the number of finite elements, and three figures about their errors |real - exact|.
 
-    The figures are the sum of squares, the sum of squares in units in the last place of `exact`,
-    and the largest error in such units. The second figure is the mean square error divided by the
-    mean square unit, times the number of elements. A mean of ratios would be dominated by a few
-    results near 0, whose units are tiny. The format has `mantissa` bits of fraction, and subnormals
-    below 2^least."""
+    They are the sum of squares, the sum of squares in units in the last place of `exact`, and the
+    largest error in such units. The second is the mean square error divided by the mean square
+    unit, times the number: a mean of ratios would be dominated by results near 0.
+
+    `mantissa`, `least`: the format has this many bits of fraction, and subnormals below 2^least"""
     count, error, units, greatest = 0, 0.0, 0.0, 0.0
     for i in range(real.shape[0]):
         difference = abs(real[i] - exact[i])
@@ -98,7 +98,7 @@ def greatest(codes: Array) -> Any:
 @compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
     """Return how many elements have a finite error other than 0, and the sum of the binary
-    exponents of their relative errors. Elements whose exact value is 0 don't count."""
+    exponents of their relative errors. The exact value 0 doesn't count."""
     count, total = 0, 0
     for i in range(real.shape[0]):
         difference = real[i] - exact[i]

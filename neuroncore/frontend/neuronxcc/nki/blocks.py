@@ -1,9 +1,9 @@
 """Tensors with block axes, and the addresses that a kernel chooses for their tiles.
 
-The axes before the partition axis are block axes. A block is a tuple with one index for each block
-axis, and each block has one tile. A tile is a separate storage. The storage is allocated when the
-kernel first uses the tile, so that only the tiles in use at the same time occupy the chip. The
-storage is released when no line of the kernel can name the tile any more (`lifetimes`)."""
+The axes before the partition axis are block axes. A block is a tuple with one index for each of
+them, and has one tile in separate storage. It is allocated when the kernel first uses the tile, and
+released when no line of the kernel can name the tile any more (`lifetimes`). So only tiles in use
+occupy the chip."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Allocation:
 
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
     """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
-    The arguments are passed by the names idx, pdim_size and fdim_size, because functools.partial
-    may have bound other parameters. If the parameters of `func` have other names, the arguments are
-    passed by position."""
+
+    It passes the keywords idx, pdim_size and fdim_size, because functools.partial may have bound
+    other parameters; without such names, it passes positions."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -78,9 +78,10 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
 
 
 def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
-    """Return the address in PSUM for `numbers`: (bank, start partition, byte in the bank). `size`
-    is the number of bytes of the tile per partition. Raises OutOfBoundsError for an address outside
-    of PSUM."""
+    """Return the address in PSUM for (bank, start partition, byte in the bank). Raises
+    OutOfBoundsError.
+
+    `size`: the bytes of the tile per partition"""
     if len(numbers) != 3:
         raise _not_an_address(numbers, "(bank, start partition, byte in the bank)")
     psum = current().machine.psum
@@ -108,9 +109,9 @@ def _not_an_address(address: Any, expected: str) -> SignatureError:
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
     """Return one coordinate of the address of a block's tile: a bank, a partition or a byte.
 
-    Block axis k has `counts[k]` places, and index i has place i % counts[k]. Places are numbered in
-    row-major order, and place n has the coordinate `base` + `scale` * n. A tensor without block
-    axes is at `base`: published kernels pass a count for such tensors too."""
+    Index i of block axis k has place i % counts[k]. Places are numbered in row-major order, and
+    place n has the coordinate `base` + `scale` * n. Without block axes it is `base`, although
+    published kernels pass a count then too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"the allocation has {plural(len(counts), 'count')} of tiles, {tuple(counts)!r}, but "
@@ -127,11 +128,11 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Raise SignatureError if the compiler would have to add an operand to an instruction that
-    writes to an explicit address. The operand would need an address too.
+    """Raise SignatureError if an instruction that writes to an explicit address needs an operand
+    that the kernel does not pass: it would need an address too.
 
-    An activation without a bias needs a tile of zeros, unless the compiler makes this tile
-    (`bias_is_made`). A transpose on the Tensor engine needs an identity matrix."""
+    Such operands are the zeros of an activation without bias, unless the compiler makes them
+    (`bias_is_made`), and the identity matrix of a transpose on the Tensor engine."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} must have a bias, because it writes to a tensor at an explicit address",
@@ -165,8 +166,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...). `_at` contains the indices of the block
-    axes that were indexed so far, if not all were indexed."""
+    """A tensor of shape (blocks..., partitions, free...). `_at` has the indices of the first block
+    axes."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None
@@ -201,9 +202,8 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a tile, or a part of a tile. The key contains an int for each block axis, followed
-        by the keys within the tile. With fewer ints, return the tensor with the remaining block
-        axes."""
+        """Return a tile, or a part of it, for an int for each block axis and further keys. With
+        fewer ints, return the tensor with the remaining block axes."""
         keys = key if isinstance(key, tuple) else (key,)
         missing = self._axis - len(self._at)
         block = (*self._at, *keys[:missing])
@@ -247,8 +247,8 @@ class Blocks(Untiled):
         return block in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
-        """Make and return the tile of a block. If `ending` is given, the tile is released when the
-        iteration `ending` ends."""
+        """Return a new tile of a block, which is released when the iteration `ending`, if given,
+        ends."""
         tile = self._tiles[block] = Tensor.of(self._make(block))
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block
@@ -261,7 +261,7 @@ class Blocks(Untiled):
         return tile
 
     def _part(self, at: Dims) -> Blocks:
-        """Return the tensor with the block axes that remain after the indices `at`."""
+        """Return the tensor without the block axes that `at` indexes."""
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)
         part._tiles, part._at = self._tiles, at
         return part

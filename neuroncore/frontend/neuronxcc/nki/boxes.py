@@ -25,9 +25,8 @@ Part = Callable[[Tensor, Box], Tensor]  # from (result, box of an operand) to a 
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the boxes that a mask chooses in a tile of shape `space`. Without a mask, return [()],
-    the whole tile. Return [] if the mask chooses nothing. A `mask` that is a list of boxes is
-    returned unchanged."""
+    """Return the boxes that a mask chooses in a tile of shape `space`; [] for none, and [()]
+    without a mask. A list of boxes is returned unchanged."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -48,8 +47,8 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
 
 
 def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Dims) -> Any:
-    """Return the arguments of instruction `name` for one box of the operand `masked`, which has the
-    shape `space`. Each tile is replaced by its part for `box`."""
+    """Return the arguments of an instruction that works on one `box` of its operand `masked`: each
+    tile is replaced by its part. `space` is the shape of the operand."""
     apart = _apart(name, masked)
     return {
         argument: follow(value, box, space, argument not in apart)
@@ -59,9 +58,8 @@ def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Di
 
 @cache
 def _apart(name: str, masked: str) -> frozenset[str]:
-    """Return the operands whose free axes a box of the operand `masked` does not cut. In the clause
-    of instruction `name` these axes have another letter than the free axes of `masked`. Their sizes
-    may be equal by chance, for example in the two operands of a matrix product."""
+    """Return the operands whose free axes have another letter in the clause than those of `masked`.
+    A box does not cut them, even if sizes are equal by chance, as in a matrix product."""
     shapes = INSTRUCTIONS[name].shapes
     if masked not in shapes:
         return frozenset()
@@ -78,9 +76,8 @@ def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
     """Return the part of an argument for an instruction that works only on `box` of a tile of shape
     `space`.
 
-    A tile is cut along each axis whose size equals the size in `space`. If `free` is False, the
-    tile is cut only along partitions. A list is replaced by the list of the parts. Other arguments
-    are returned unchanged."""
+    A tile is cut along each axis with the size in `space`; along partitions only if `free` is
+    False. A list becomes the list of its parts. Other arguments are unchanged."""
     if box and isinstance(value, list):
         return [follow(item, box, space, free) for item in value]
     if not box or not isinstance(value, Tensor):
@@ -114,15 +111,15 @@ def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
 
 def of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
     """Return the part of a result for an instruction that works only on `box` of a tile of shape
-    `over`. If the result has other axes than this tile, the function `part` cuts it."""
+    `over`. `part` cuts a result with other axes."""
     piece: Tensor = part(dst, box) if part else follow(dst, box, over)
     return piece
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Return pieces of the boxes of a tile of shape `over`, cut along their shortest free axes. For
-    each piece, an access pattern can describe the part of each tile in `tiles`. Thus a call on
-    tiles with too many axes becomes several instructions."""
+    """Return boxes of a tile of shape `over`, cut along their shortest free axes until one access
+    pattern describes the part of each of `tiles`. So a call with too many axes becomes several
+    instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes
@@ -146,23 +143,22 @@ OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
 def place_of(slot: Tensor, value: Tensor) -> Tensor:
-    """Return the part of `slot` to which `value` is assigned. This is usually the whole slot. It is
-    only a part if masks cut the operands of the product `value`, and the slot has the size of the
-    uncut product."""
+    """Return the part of `slot` to which `value` is assigned: all of it, unless masks cut the
+    operands of a product and the slot has the uncut size."""
     cut = value.cut if slot.shape != value.shape else None
     return slot.within(cut.box) if cut and cut.whole == slot.shape else slot
 
 
 def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
-    """Raise NotEmulated if several boxes contain elements of the same partition and instruction
-    `name` combines these elements. The reason is that each box takes a separate instruction."""
+    """Raise NotEmulated if several boxes share a partition whose elements the instruction combines:
+    each box is a separate instruction."""
     if name in IN_ORDER or any(arguments.get(other) is not None for other in OF_PARTITIONS):
         check_apart([box[:1] for box in boxes])
 
 
 def check_apart(places: list[Box]) -> None:
-    """Raise NotEmulated if two of the `places` overlap. A place is the part of a result that is
-    computed from one box of elements."""
+    """Raise NotEmulated if two of the `places` overlap: parts of a result, each computed from one
+    box."""
     if len(places) < 2:
         return
     ends = [max(first + count for first, count in axis) for axis in zip(*places, strict=True)]

@@ -22,12 +22,11 @@ from neuroncore.frontend.outcome import RETURNS, at_return
 
 def with_checks(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
     """Return a function that calls the kernel's `function`, and checks what it writes and returns.
-    The checks raise ImmutableError, SignatureError and OutputError.
+    Raises ImmutableError, SignatureError and OutputError.
 
-    If the kernel `returns` its results, it may write only to parameters that are annotated as
-    mutable. It must return each mutable parameter that it has written. `options` is the text of the
-    compiler's options. skip-mutable-return-check and skip-non-top-level-shared-hbm-check each turn
-    off a check."""
+    A kernel that `returns` its results may write only to mutable parameters, and must return those
+    that it has written. The compiler's `options` skip-mutable-return-check and
+    skip-non-top-level-shared-hbm-check each turn off a check."""
     declared = inspect.signature(function).parameters
     own_code = getattr(inspect.unwrap(function), "__code__", None)
 

@@ -181,9 +181,10 @@ class Index(Affine):
         return self._divided(other, "%")[1]
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
-        """Return (quotient, remainder) of this expression by `other`. Raises SignatureError unless
-        both are affine. They are if the start, plus all terms whose steps are not multiples of the
-        divisor, always lies between the same two adjacent multiples of the divisor."""
+        """Return (quotient, remainder) of this expression by `other`.
+
+        Raises SignatureError unless both are affine: the start, plus all terms with steps that are
+        no multiples of the divisor, must stay between two adjacent multiples."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)
@@ -251,8 +252,8 @@ COLUMN, ROW = (slice(None), None), (None, slice(None))  # the most frequent keys
 
 
 def _new_axes(key: Any) -> int:
-    """Return a code for a subscript whose keys are None or `:`, or 0 if there are other keys. In
-    binary the code has a leading 1, followed by a digit for each key: 1 for None and 0 for `:`."""
+    """Return a code for a subscript of None and `:` only, or 0. In binary: a leading 1, and then 1
+    for None and 0 for `:`."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -284,8 +285,8 @@ def _not_affine(symbol: str) -> SignatureError:
 
 
 def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
-    """Return the common shape of two expressions, and the steps of each expression along the axes
-    of this shape. Raises ShapeError if two sizes differ and neither size is 1."""
+    """Return the common shape of two expressions, and the steps of each along its axes. Raises
+    ShapeError if sizes differ and neither is 1."""
     if a.shape == b.shape:
         return a.shape, a.steps, b.steps
     rank = max(len(a.shape), len(b.shape))
@@ -302,8 +303,7 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
 
 
 def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
-    """Return the common shape of expressions, and for each expression its steps along the common
-    axes."""
+    """Return the common shape of expressions, and the steps of each along its axes."""
     first = indices[0].shape
     if all(index.shape == first for index in indices):
         return first, [index.steps for index in indices]
@@ -318,10 +318,9 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Add an axis for each slice of a subscript to `sizes` and `strides`, and return both lists.
-    The lists describe the axes of the subscript's index expressions. `ranges` lists (first, count,
-    stride) for each slice. New axes are last. But a single slice replaces the last of two axes if
-    this axis has size 1."""
+    """Add an axis for each slice of a subscript to `sizes` and `strides`, and return them. `ranges`
+    lists (first, count, stride) of each slice. New axes are last, but a single slice replaces the
+    last of two axes if that has size 1."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride
@@ -336,8 +335,8 @@ def filled(
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Comparisons of index expressions, joined by `&`. Each term is a pair (expression, operator),
-    which compares the expression with 0 by ">=", "==" or "!="."""
+    """Comparisons of index expressions, joined by `&`. A term is (expression, operator): the
+    expression is compared with 0 by ">=", "==" or "!="."""
 
     terms: tuple[tuple[Index, str], ...]
 
@@ -360,9 +359,9 @@ class Mask:
 
     def __bool__(self) -> bool:
         """Return the mask's value if it is the same for all elements. Otherwise raise
-        DynamicControlError. Masks that are joined by `and` are an exception, because older kernels
-        join masks in this way. Then this mask gets the comparisons of all operands. The result is
-        False, so that Python takes this mask as the value of the `and`."""
+        DynamicControlError. But older kernels join masks by `and`. There this mask gets the
+        comparisons of all operands, and the result is False, so that Python takes this mask as the
+        value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True
@@ -403,8 +402,8 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """Return the mask for a tile with permuted axes: axis k of the permuted tile is axis
-        `order[k]` of the original tile. This mask is for the original tile, of shape `shape`."""
+        """Return the mask for a tile with permuted axes: axis k of the result is axis `order[k]`.
+        `shape` is the shape of the tile before."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 
@@ -437,8 +436,8 @@ _axes: dict[tuple[IndexForm, Dims], tuple[int, int]] = {}
 
 
 def _moving(index: Index, shape: Dims) -> tuple[int, int]:
-    """Return (axis, step) for an index that changes along a single axis of a tile of shape `shape`.
-    Return (0, 0) if the index changes along no axis or several."""
+    """Return (axis, step) of an index that changes along one axis of a tile of this shape,
+    otherwise (0, 0)."""
     known = _axes.get((index.form, shape))
     if known is None:
         steps = [(axis, step) for axis, step in enumerate(index.over(shape).steps) if step]
@@ -461,8 +460,8 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 
 def _decided(index: Index, how: str) -> bool | None:
-    """Return True if a comparison of an expression with 0 holds for all elements. Return False if
-    it holds for none, and None otherwise. `how` is ">=", "==" or "!="."""
+    """Return True if an expression compares with 0 (`how`: ">=", "==" or "!=") for all elements,
+    False if for none, else None."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None

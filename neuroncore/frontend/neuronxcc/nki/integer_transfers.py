@@ -15,9 +15,9 @@ WORDS = frozenset({int32, uint32})
 
 
 def with_equal_formats(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a dma_copy. If one operand is int32 and the other uint32, one of them
-    is viewed in the format of the other. Only an operand without run-time indices can be viewed. If
-    both operands have run-time indices, the arguments are unchanged."""
+    """Return the arguments of a dma_copy between int32 and uint32 with one operand viewed in the
+    other format. An operand with run-time indices can't be viewed; if both have them, nothing
+    changes."""
     dst, src = arguments["dst"], arguments["src"]
     if dst.dtype is src.dtype or not {dst.dtype, src.dtype} <= WORDS:
         return arguments

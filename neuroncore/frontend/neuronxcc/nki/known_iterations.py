@@ -64,8 +64,8 @@ MARK = 3  # the words of a mark at the begin or the end of an iteration
 
 
 class _Words:
-    """Words that each iteration writes to the record. If a word differs between iterations, an
-    element of the iteration's vector (`KnownIterations._counter`) is added to the word."""
+    """Words that each iteration writes to the record. Words that differ between iterations have an
+    element of the iteration's vector (`KnownIterations._counter`), which is added."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
@@ -73,8 +73,7 @@ class _Words:
         self._of: list[int] = []
 
     def add(self, word: int, element: int = -1) -> None:
-        """Append a word. `element` is the index of the vector's element that is added to the word,
-        or -1."""
+        """Append a word. `element` is the index of the element that is added to it; -1 for none."""
         if element >= 0:
             self._at.append(len(self.words))
             self._of.append(element)
@@ -86,20 +85,18 @@ class _Words:
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
     def filled(self, elements: Numbers) -> Numbers:
-        """Return the words of several iterations, one iteration per row. A row of `elements` is the
-        vector of an iteration. Its elements are added to the words that differ between
-        iterations."""
+        """Return the words of several iterations, one iteration per row. `elements`: the vectors of
+        the iterations, which are added to the words that differ."""
         words, (at, of) = np.tile(self._base, (len(elements), 1)), self._places
         words[:, at] += elements[:, of]
         return words
 
 
 class _Known:
-    """An instruction of the template. The tiles of the template are numbered.
+    """An instruction of the template, which numbers its tiles.
 
-    `slots`: (position among the arguments, number) of each tile that the instruction uses
-    `moving`: the slots whose tiles differ between iterations; tiles in the remaining slots are in
-        `again.arguments`
+    `slots`: (position among the arguments, number) of each tile of the instruction
+    `moving`: the slots with another tile in each iteration; `again.arguments` has the others
     `new`: the tiles that no earlier instruction uses"""
 
     __slots__ = "again", "dst", "is_noted", "marks", "moving", "new", "slots", "step", "words"
@@ -181,8 +178,8 @@ class KnownIterations:
         return True
 
     def _free_storage(self, new: NewStorage) -> Storage | None:
-        """Return a storage that iterations share, for a new tile. Return None if the tile does not
-        end with the iteration, or is not on the chip."""
+        """Return a shared storage for a new tile; None if the tile outlives the iteration, or is in
+        HBM."""
         layout, held, *_ = new.kind
         if not new.ends_at(self._depth) or not layout.on_chip:
             return None
@@ -194,9 +191,8 @@ class KnownIterations:
         return storage
 
     def _counter(self, which: int) -> int:
-        """Return the position of a counter (COUNT, LENGTH, LESS) in the vector of an iteration. The
-        vector consists of the numbers of the template, the counters, and the numbers of the
-        storages."""
+        """Return the position of a counter (COUNT, LENGTH, LESS) in the vector of an iteration: the
+        numbers of the template, the counters, and the numbers of the storages."""
         return len(self._numbers) + which
 
     def _step(self, step: IssuedStep, again: Again) -> bool:
@@ -232,8 +228,8 @@ class KnownIterations:
         return (kind, self._places[place] if kind == BLOCK else place, *rest)
 
     def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
-        """Return the number of the tile with these values of `_placed`. If no earlier instruction
-        uses the tile, add it to `known.new`, unless all iterations share it."""
+        """Return the number of the tile with these values of `_placed`. Add it to `known.new` if it
+        is new, unless all iterations share it."""
         if kind == MADE and self._made[place][1] is not None:
             kind, place = FIXED, self._made[place][1]
         where = id(place) if kind == FIXED else place
@@ -268,7 +264,7 @@ class KnownIterations:
 
     def _moves_alike(self, kind: int, place: Any, at: int) -> bool:
         """Return whether a write in a parallel loop moves by the same steps as all earlier writes
-        to its tensor. `kind`, `place` and `at` are results of `_placed`."""
+        to its tensor. The arguments are results of `_placed`."""
         if kind == MADE or max(self._loops, default=-1) < 0:
             return True
         moves = self._changes[:, at].tobytes()
@@ -318,9 +314,9 @@ class KnownIterations:
         self, core: Core, state: Running, numbers: list[int], storages: list[Storage],
         numbered: list[int],
     ) -> None:  # fmt: skip
-        """Execute an iteration with these `numbers`. `storages` are the storages of the blocks in
-        `outside`, and `numbered` lists their ids. Append the ids of new storages to `numbered`.
-        After an error, set `_last`."""
+        """Execute one iteration, in which the template's numbers are `numbers`. `storages` are the
+        storages of the blocks in `outside`, and `numbered` their ids; ids of new storages are
+        appended. An error sets `_last`."""
         made: list[Storage] = []
         tables, tiles = (made, storages), self._tiles.copy()
         issued = words = marks = 0
@@ -419,8 +415,8 @@ class KnownIterations:
 def _operand(
     operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
 ) -> NotedTile:
-    """Return the note of a tile among an instruction's arguments. If the iteration has made the
-    tile's storage, the note refers to the storage only by number."""
+    """Return the note of a tile among an instruction's arguments. A storage that the iteration has
+    made is noted only by number."""
     name, kind, place, geometry, at = operand
     if kind == MADE:
         return NotedTile(name, _none, numbered[len(storages) + place], geometry, numbers[at])
@@ -429,8 +425,8 @@ def _operand(
 
 
 def _none() -> None:
-    """Return None, like a weak reference to a storage that no longer exists. Notes refer by this
-    function to a storage that the iteration has made."""
+    """Return None, as a weak reference to a lost storage does. Notes use this function for storages
+    that the iteration has made."""
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:

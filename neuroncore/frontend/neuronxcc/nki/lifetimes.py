@@ -40,8 +40,8 @@ READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class ReboundName:
-    """The variables that Python would carry from one iteration of a loop to the next, and their
-    values when the loop begins."""
+    """Variables that Python carries from one iteration of a loop to the next, with their values
+    before it."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -50,11 +50,10 @@ class ReboundName:
         self._before = {name: (value, _list_copied(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
-        """Restore the values that the names had before the loop, for the next iteration. Report
-        LOOP_REBOUND for each value that has changed.
+        """Restore the values before the loop, and report LOOP_REBOUND for each that has changed.
 
-        A name that is bound to a tile of the iteration stays bound to this tile. If the tile is
-        read later, `scopes.check_read` raises an error."""
+        A name of a tile of the iteration stays bound to this tile: if it is read later,
+        `scopes.check_read` raises an error."""
         variables, changed = self._frame.f_locals, False
         for name, (value, before) in [*self._before.items()]:
             now = variables.get(name, value)
@@ -85,8 +84,8 @@ class ReboundName:
 
 def bound(frame: FrameType | None) -> ReboundName | None:
     """Return the names that Python would carry between iterations of the loop that begins in a
-    frame, or None if there are none. Names of tensors that the body only changes by operators such
-    as `+=` are left out, because these names stay bound to the tensors."""
+    frame, or None. Names that only operators such as `+=` change are left out: they stay bound to
+    their tensors."""
     if frame is None or source.is_ours(frame):
         return None
     names = _carried(frame).items()
@@ -106,12 +105,12 @@ def _carried(frame: FrameType) -> dict[str, tuple[int, bool]]:
 
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int, bool]]:
-    """Yield (name, position, in_place) for each name that the body of a loop reads before it binds
-    or changes the name.
+    """Yield (name, position, in_place) for each name that a loop's body reads before it binds or
+    changes it.
 
     `position`: the position of the instruction that binds or changes the name
-    `in_place`: true if only operators such as `+=` bind the name
-    `start`: the position of the loop's FOR_ITER instruction, or of a cache entry that follows it"""
+    `in_place`: whether only operators such as `+=` bind the name
+    `start`: the position of the loop's FOR_ITER instruction, or of a cache entry after it"""
     steps = _steps(code)
     head = [step for step in steps if step.offset <= start][-1]
     if head.opname != "FOR_ITER":
@@ -169,8 +168,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _is_of_the_iteration(value: Any) -> bool:
-    """Return whether a value is or contains a tile of a loop iteration that has ended. A result
-    whose memory is not allocated yet (Awaited) counts as such a tile."""
+    """Return whether a value is or contains a tile of an ended iteration, or an Awaited result."""
     if isinstance(value, tuple):
         return any(map(_is_of_the_iteration, value))
     if not isinstance(value, Tile) or type(value) is Awaited:
@@ -202,21 +200,20 @@ ANYWHERE = {
 class Numbering(NamedTuple):
     """How the source indexes a tensor.
 
-    `keys`: every subscript of the tensor has at least this number of keys that each index one axis
+    `keys`: the least number of keys in a subscript that each index one axis
     `places`: the positions of the keys that are loop variables, outermost loop first
 
-    Between the tensor's creation and its subscripts there are no other loops. So a combination of
-    values of the variables never occurs again."""
+    There are no other loops between the tensor's creation and its subscripts. So a combination of
+    these variables never occurs again."""
 
     keys: int
     places: tuple[int, ...]
 
     def of(self, axes: int) -> tuple[int, ...]:
-        """Return the axes, among the first `axes`, that loop variables index. Return () if a
-        subscript may have fewer than `axes` keys.
+        """Return the axes, among the first `axes`, that loop variables index; () if a subscript may
+        have fewer keys.
 
-        Take the innermost of the loops with these variables. After an iteration of this loop, no
-        line can name the tiles of the iteration."""
+        After an iteration of the innermost of these loops, no line can name its tiles."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 
@@ -306,9 +303,8 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """Return the keys of the subscript `use` of the variable `name`. Keys that might index no axis
-    or several, and all later keys, are left out. Return None if `use` is not a subscript of this
-    variable."""
+    """Return the keys of the subscript `use` of a variable; None for any other use. The first key
+    that may index no axis or several, and all later keys, are left out."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -326,8 +322,8 @@ def _is_several(key: ast.expr) -> bool:
 
 
 def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> list[ast.AST] | None:
-    """Return the loops of a function that repeat a use of a name, outermost first. Return None if
-    the use is in a nested scope. `above` maps each node to its parent."""
+    """Return the loops of a function that repeat a use of a name, outermost first; None in a nested
+    scope. `above` maps each node to its parent."""
     loops: list[ast.AST] = []
     for node in _around(use, above):
         if node is function:
@@ -341,8 +337,8 @@ def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> li
 
 
 def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
-    """Return whether a loop repeats `part`, a direct part of the loop. A loop doesn't repeat its
-    `else` statements, and a `for` doesn't repeat its iterable."""
+    """Return whether a loop repeats its direct part `part`: not its `else` statements, and not the
+    iterable of a `for`."""
     once = loop.orelse if isinstance(loop, ast.While) else [*loop.orelse, loop.iter]
     return not any(part is other for other in once)
 
@@ -350,7 +346,7 @@ def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
 def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) -> Numbering:
     """Return the Numbering of a tensor.
 
-    `loops`: for each use, the loops between the creation of the tensor and the use, outermost first
+    `loops`: for each use, the loops since the creation of the tensor, outermost first
     `keys`: for each use, the keys of the subscript"""
     places: list[int] = []
     for of_uses in zip(*loops, strict=False):

@@ -1,9 +1,7 @@
-"""Notes of the actions of a loop iteration, made while Python executes the iteration. `templates`
-makes other iterations from notes.
+"""Notes of a loop iteration that Python executes, from which `templates` makes other iterations.
 
-Notes consist of events and guards. Events are instructions, new tiles, and the starts and ends of
-inner loops and of their iterations. Guards are numbers on which decisions of the frontend
-depend."""
+Notes consist of events and guards. Events are instructions, new tiles, and the begins and ends of
+inner loops and iterations. Guards are numbers on which decisions of the frontend depend."""
 
 from __future__ import annotations
 
@@ -39,9 +37,10 @@ class NotedTile(NamedTuple):
 
 
 class NotedStep(NamedTuple):
-    """An instruction that the iteration issued. `operands` are the tiles among its arguments, and
-    `others` the remaining arguments, by name. `accumulates` is true if writes add to the contents
-    of their destination."""
+    """An instruction of the iteration.
+
+    `operands`, `others`: its arguments by name, tiles and others
+    `accumulates`: whether writes add to the contents of their destination"""
 
     name: str
     operands: tuple[NotedTile, ...]
@@ -67,8 +66,7 @@ def kind_of(storage: Storage) -> StorageKind:
 
 
 class NewTile(NamedTuple):
-    """A new tile, made by an instruction's call or by the kernel. `filled` is the number with which
-    its elements are filled, or None. `number` is the id of the storage."""
+    """A new tile. `filled`: the number that fills it, or None. `number`: the id of the storage."""
 
     region: MemoryRegion
     shape: Dims
@@ -167,11 +165,11 @@ class Notes:
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
-        """Note the allocation of a block's tile. `block` is a tuple of indices of the axes before
-        the partition axis.
+        """Note the allocation of a block's tile.
 
-        `depth` is the position of a loop among the running loops: the tile is released when the
-        present iteration of this loop ends. `depth` is None if the tile outlives all iterations."""
+        `block`: the indices of the axes before the partition axis
+        `depth`: the running loop whose present iteration releases the tile at its end; None if the
+            tile outlives all iterations"""
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()
@@ -204,17 +202,17 @@ class Notes:
     # --- decisions -------------------------------------------------------------------------------
 
     def guard(self, number: int, low: int, high: int) -> None:
-        """Note a number on which decisions depend. The decisions are the same for all numbers from
-        `low` to `high`. If `number` is not in this range, the decisions are known only for
-        `number`."""
+        """Note a number on which decisions depend: they are the same from `low` to `high`. Outside
+        of this range, they are known only for `number`."""
         if not low <= number <= high:
             low = high = number
         if not self.is_full:
             self.guards.append((int(number), int(low), int(high)))
 
     def iteration(self, value: int, values: range) -> None:
-        """Note whether an iteration is the first iteration of its loop, because decisions depend on
-        this. `value` is the loop variable, and `values` are all its values."""
+        """Note whether an iteration is the first of its loop, on which decisions depend.
+
+        `value`, `values`: the loop variable, and all its values"""
         begin, step = values.start, values.step
         if value == begin:
             self.guard(value, begin, begin)
@@ -255,8 +253,7 @@ class Notes:
             self.guard(k.stop - k.start, 0, -1)
 
     def mask(self, mask: Any) -> None:
-        """Note the guards of a mask. The guard of a number in the mask is the range in which the
-        mask chooses the same elements."""
+        """Note the guards of a mask: for each number, the range with the same chosen elements."""
         if mask is None or isinstance(mask, list):
             return
         if not hasattr(mask, "terms"):  # the result of comparing numbers is a bool
@@ -272,8 +269,8 @@ class Notes:
                 self.guard(index.start, 0, -1)
 
     def distinct(self, slot: Tile, value: Tile, blocks: Mapping[int, Any]) -> None:
-        """Note that an assignment copies `value` to `slot`, because the two tiles have different
-        elements. If this might not hold in other iterations, the iteration can't be repeated."""
+        """Note that an assignment copies `value` to `slot`, two different tiles. If they might be
+        equal in other iterations, the iteration can't be repeated."""
         target, source = slot.storage, value.storage
         if target is source or (target.id in blocks and source.id in blocks):
             self.fault()

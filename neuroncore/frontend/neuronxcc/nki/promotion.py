@@ -25,10 +25,9 @@ from neuroncore.numerics.formats import (
 def promoted(x: Any, y: Any, op: Any = None) -> Format:
     """Return the format of x <op> y, where x or y may be a number.
 
-    An operator on bit patterns converts nothing: its result has the format of an operand
-    (`operators.common`). The result of a tile of floats and a number also has the tile's format.
-    According to the pages, a float16 tile times 1.2 becomes float32, but then its matrix products
-    with tiles of 16 bits would be refused."""
+    An operator on bit patterns converts nothing (`operators.common`). A tile of floats and a number
+    have the tile's format. According to the pages, a float16 tile times 1.2 is float32, but its
+    matrix products with 16-bit tiles would then be refused."""
     bits = getattr(getattr(op, "operator", None), "kind", "") == "bitvec"
     a, b = (_format(v) for v in (x, y))
     numbers = [v for v in (x, y) if not isinstance(v, Tile)]

@@ -1,8 +1,8 @@
 """Finds loops in the kernel's source whose iterations differ only in affine indices.
 
-In such a loop, variables are only added, subtracted and multiplied by constants, and the results
-are only used in subscripts of tensors and in masks. Besides this, Python only binds names that
-nothing outside the loop reads. Therefore an iteration can be computed from others (`templates`)."""
+In such a loop, variables are only added, subtracted and multiplied by constants, for subscripts of
+tensors and for masks. Python binds only names that nothing outside the loop reads. So an iteration
+can be computed from others (`templates`)."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def values_read(frame: FrameType) -> list[Any]:
 
 
 def _lasts(value: Any) -> bool:
-    """Return whether a Python value can't change, so that repeated iterations can rely on it. The
-    values that can't change are numbers, strings, formats, index expressions, tensors (apart from
-    their contents), types and modules of libraries, pure functions, and tuples of such values. A
-    number or a string of a class of the kernel may have attributes, which can change."""
+    """Return whether a Python value can't change: numbers, strings, formats, index expressions,
+    tensors (apart from contents), types and modules of libraries, pure functions, and tuples of
+    these.
+
+    Numbers and strings of the kernel's own classes may change, because they may have attributes."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
     if isinstance(value, ModuleType | type):
@@ -92,8 +93,8 @@ def _named(frame: FrameType, name: Sequence[str]) -> Any:
 
 
 def _is_pure(function: Any) -> bool:
-    """Return whether calls of a function have no side effects and print nothing. Return True for
-    functions of the API, classes of numpy, and a few functions of Python."""
+    """Return whether calls of a function have no side effects: functions of the API, classes of
+    numpy, and a few functions of Python."""
     if any(function is harmless for harmless in HARMLESS):
         return True
     module = str(getattr(function, "__module__", None) or "")
@@ -105,8 +106,8 @@ def _is_pure(function: Any) -> bool:
 
 @syntax.by_site
 def _body(frame: FrameType) -> Body | None:
-    """Return the conditions for repeating the iterations of the loop that begins in a frame. Return
-    None if its iterations can't be computed from others."""
+    """Return the conditions for repeating iterations of the loop that begins in a frame; None if
+    impossible."""
     file = frame.f_code.co_filename
     names_and_nest = _loops(file).get(syntax.span(frame))
     if names_and_nest is None or not has_source(frame.f_code):
@@ -116,13 +117,12 @@ def _body(frame: FrameType) -> Body | None:
 
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
-    """Return a dictionary of the `for` loops in the functions of a file. A value is a pair: the
-    names of the function (`_Names`), and the list of the nested loops from the outermost loop to
-    this loop.
+    """Return the `for` loops in the functions of a file, each with (names of the function, nested
+    loops from the outermost to this one).
 
-    Each loop has two keys, because Python reports the position of a frame differently while a loop
-    fetches its next element. Python 3.11 and 3.12 report the span of the loop. Python 3.13 reports
-    the span of the loop's iterable."""
+    Each has two keys, because Python reports the position of a loop that fetches its next element
+    in two ways: Python 3.11 and 3.12 report the span of the loop, and Python 3.13 that of its
+    iterable."""
     loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
@@ -134,8 +134,8 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
 
 
 def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
-    """Yield a list for each loop of a body, at any depth: the nested loops from the outermost loop
-    to this loop. A loop in another kind of statement, such as an `if`, is left out."""
+    """Yield, for each loop of a body, the nested loops from the outermost to this one. Loops in
+    other statements, such as `if`, are left out."""
     for statement in body:
         if isinstance(statement, ast.For):
             nest = [*around, statement]
@@ -161,8 +161,8 @@ class _Names:
         self._read = [n for n in names if isinstance(n.ctx, ast.Load) or id(n) in changed]
 
     def are_local(self, outermost: ast.For) -> bool:
-        """Return whether the names that a loop binds are read only inside this loop, or in other
-        loops that bind them again. This is checked for `outermost` and for all loops inside it."""
+        """Return whether the names that a loop binds are read only inside it, or in loops that bind
+        them again. This is checked for `outermost` and for all loops inside it."""
         within, bound = self._within, self._bound
         for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
             inside, names = within[id(loop)], bound[id(loop)]
@@ -176,12 +176,13 @@ class _Names:
 
 
 class _Reader:
-    """Decides from the source of nested loops whether iterations of the innermost loop can be
-    computed from others. If they can, `body` contains the conditions that the source does not
-    decide. Otherwise `body` is None.
+    """Decides from the source of nested loops whether iterations of the innermost one can be
+    computed.
 
-    The loops around the innermost loop may contain any other statements. But apart from their
-    variables, they must not bind names that the innermost loop reads."""
+    `body`: the conditions that the source does not decide, or None if they can't
+
+    The outer loops may contain any statements, but must not bind names that the innermost loop
+    reads."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them
@@ -261,14 +262,14 @@ class _Reader:
         return False
 
     def _varies(self, node: ast.AST) -> bool:
-        """Return whether an expression contains a loop variable, or a name that is bound to a mask
-        or to an affine function of loop variables."""
+        """Return whether an expression has a loop variable, or a name for a mask or affine function
+        of them."""
         names = self.varying | self.masks
         return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
 
     def _is_value(self, node: ast.expr | None) -> bool:
-        """Return whether an expression is the same in all iterations, or is a tile. The tile may be
-        new, or a part of a tensor that affine indices select."""
+        """Return whether an expression is the same in all iterations, or is a tile: a new one, or a
+        part that affine indices select."""
         match node:
             case None | ast.Constant():
                 return True

@@ -1,10 +1,10 @@
-"""The instructions and new tiles of an iteration, in a form that later iterations of the loop can
-repeat (`known_iterations`).
+"""Instructions and new tiles of an iteration, which later iterations can repeat
+(`known_iterations`).
 
-The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither.
-Each tile is replaced by a tile with an equal View (shape, strides, format and memory), and the
-other arguments are equal. So the Call, which describes this use of the instruction, is the same.
-The row, which is the record of the instruction, differs only in storages and offsets."""
+The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither:
+its tiles have equal Views (shape, strides, format and memory), and other arguments are equal. So
+the Call is the same. The row, the record of the instruction, differs only in storages and
+offsets."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. For each tile, `operands` contains a tuple (name, kind,
-    place, geometry, position).
+    """An instruction of an iteration. `operands` has (name, kind, place, geometry, position) of
+    each tile:
 
     `name`: the name of the argument
     `kind`: the kind of the tile's storage
-    `place`: the position among the new storages (kind MADE) or among the blocks that exist before
-        the iteration (BLOCK), or the storage itself (FIXED)
+    `place`: its position among new storages (MADE) or earlier blocks (BLOCK), or itself (FIXED)
     `geometry`: the shape, strides and format
     `position`: the position of the offset among the iteration's numbers"""
 
@@ -98,8 +97,9 @@ class Again(NamedTuple):
 
 def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
     """Return how to repeat the instruction with the row `written`, whose arguments `names` are
-    tiles. Return None if the row does not contain all of these arguments, or if some arguments are
-    known only at run time."""
+    tiles.
+
+    Return None if the row lacks one of them, or if one is known only at run time."""
     line, index = unpack_from("<ii", written)
     call = program.calls[~index]
     execution, windows = plan(call), [*call.reads, *call.writes]
@@ -149,13 +149,13 @@ class NewStorage:
         self._line = -1 if self._site is None else program.line(*self._site)
 
     def ends_at(self, depth: int) -> bool:
-        """Return whether no line can name the tile after an iteration of the loop at `depth`. The
-        outermost running loop has depth 0."""
+        """Return whether no line can name the tile after an iteration of the loop at `depth` (0:
+        outermost)."""
         return not self._is_block or (self._fields[1] is not None and self._fields[1] >= depth)
 
     def renew(self, core: Core, program: Program, storage: Storage) -> None:
-        """Make the tile, which only the iteration can name, in a storage that no earlier tile uses
-        any more. Most of the work of an allocation is omitted."""
+        """Make the tile in a storage that no earlier tile uses any more, without most of the work
+        of an allocation. Only the iteration can name the tile."""
         _, _, name, born = self.kind
         if core.leftovers is not None:
             core.leftovers.forget(storage)
@@ -166,8 +166,8 @@ class NewStorage:
             program.names[storage.id] = name
 
     def noted(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
-        """Return the note of this tile in an iteration. `numbers` are the iteration's numbers, and
-        `number` is the id of the storage."""
+        """Return the note of this tile in an iteration with these `numbers`. `number` is the
+        storage's id."""
         if not self._is_block:
             region, shape, dtype, name, filled = self._fields
             return NewTile(region, shape, dtype, name, filled, self._site, self.kind, number)
@@ -197,15 +197,14 @@ class NewStorage:
 
 
 class Limits:
-    """The least and the largest value of some numbers of an iteration. There are three kinds of
-    such numbers:
+    """The least and the largest value of some numbers of an iteration:
 
     * the numbers of the guards
-    * offsets on the chip, which must stay equivalent to the offsets of the template
-    * indices of new blocks, which must be in the bounds of their tensors
+    * offsets on the chip, which must stay equivalent to the template's
+    * indices of new blocks, which must be in bounds
 
-    `numbers` are the numbers of the template. For the first numbers, `guards` lists the pairs
-    (least, largest). `chip` and `blocks` are members of the template's layout."""
+    `numbers` are the template's. For the first of them, `guards` lists (least, largest). `chip` and
+    `blocks` are members of the template's layout."""
 
     def __init__(
         self,
@@ -224,8 +223,8 @@ class Limits:
         self._low, self._high = np.array(bounds, np.int64).reshape(-1, 2).T
 
     def hold(self, numbers: Numbers) -> int:
-        """Return how many of the first iterations have all of their numbers within the limits. A
-        row of `numbers` contains the numbers of an iteration."""
+        """Return how many of the first iterations are within the limits. `numbers`: one row per
+        iteration."""
         limited = numbers[:, self._at]
         outside = (limited < self._low) | (limited > self._high)
         beyond = np.flatnonzero(outside.any(axis=1))

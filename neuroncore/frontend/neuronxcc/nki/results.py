@@ -1,9 +1,9 @@
 """Turns calls that return a tile into instructions that have a destination.
 
 On the device `t[i, j] = nisa.exp(x)` is one instruction, and so is `psum[...] += nisa.nc_matmul(a,
-b)`. If the kernel's source stores the value of a call into a subscript next, the call is delayed
-until the assignment provides the destination. Every other call is issued at once and writes to a
-new tile. At most one call is delayed, and it is issued before any later instruction.
+b)`. If the source stores the value of a call into a subscript next, the call is delayed until the
+assignment names the destination. Other calls are issued at once, into a new tile. At most one call
+is delayed; it is issued before any later instruction.
 
 A slot is the tile that is assigned to. A box is a rectangle of elements of a tile (`boxes`)."""
 
@@ -74,8 +74,8 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A delayed call, whose result has no destination yet. `run(dst, changed)` issues the call. The
-    arguments in `changed` replace the original arguments."""
+    """A delayed call without a destination. `run(dst, changed)` issues it, with some arguments
+    replaced."""
 
     core: Core
     tile: Tensor  # the destination if the kernel assigns none
@@ -98,8 +98,8 @@ class Pending:
             source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
-        """Return whether the instruction can write its result to the slot directly. The rounding
-        must be the same as for a new tile that is then copied to the slot."""
+        """Return whether the instruction can write to the slot directly, with the rounding of a new
+        tile that is then copied there."""
         format, wanted = self.tile.dtype, slot.dtype
         converts = format is float32 and not (self.moves or wanted.is_integer)
         if wanted is not format and not converts:
@@ -142,9 +142,8 @@ def _new(core: Core, state: Running, place: tuple[Any, ...]) -> Tensor:
 
 
 def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
-    """Return a tile on the chip whose memory is allocated only when it is needed. The allocation
-    then counts as made at the present line and in the iteration `scope`. Raises PartitionLimitError
-    and CapacityError at once if the tile can't fit."""
+    """Return a tile on the chip whose memory is allocated when it is needed, at this line and in
+    the iteration `scope`. Raises PartitionLimitError and CapacityError at once."""
     site = core.birthplace()
     core.memory.layout(region, sizes, dtype)
 
@@ -163,10 +162,10 @@ def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Fo
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
-    """Check that an argument is a tile that an instruction may read, and return it. First write the
-    tile's initial number if necessary (`fill`). `name` is the argument's name. Raises
-    SignatureError for other values, and ScopeError for a tile from a loop iteration that is
-    over."""
+    """Check that an argument is a tile that an instruction may read, and return it, after `fill`.
+
+    Raises SignatureError for other values, and ScopeError for a tile from an ended iteration.
+    `name` is the argument's name."""
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)
@@ -180,8 +179,8 @@ def tile(value: Any, name: str = "data") -> Tensor:
 
 
 def fill(tile: Tile) -> None:
-    """Write the initial number of a tensor (0 for nl.zeros) to all elements that were not written,
-    before the tensor is read. The usual instruction is memset."""
+    """Write the initial number of a tensor (0 for nl.zeros) to all unwritten elements before it is
+    read, usually by memset."""
     if tile.storage.gaps is None:
         return
     state = running()
@@ -208,10 +207,10 @@ def _starts_well(slot: Tensor) -> bool:
 
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
-    """Fill a box of a tensor in PSUM with a number, if no engine can start an access at the box's
-    first partition. DMA does not reach PSUM. So one memset fills the box and some partitions before
-    it. The contents of these partitions are saved in SBUF meanwhile; they must all have been
-    written."""
+    """Fill a box of a tensor in PSUM, at whose first partition no engine can start, with a number.
+
+    DMA does not reach PSUM, so a memset also fills some partitions before the box. Their contents
+    must have been written, and are saved in SBUF meanwhile."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))
@@ -321,9 +320,8 @@ def produce(
 
 
 def _written(result: Tensor, boxes: list[Box], over: Dims, part: Part | None) -> list[Box]:
-    """Return the boxes of a result that instructions on `boxes` of a tile of shape `over` write.
-    The empty box is all of the result. Raises NotEmulated if two instructions would write the same
-    element."""
+    """Return the boxes of a result that instructions on `boxes` of a tile of shape `over` write; ()
+    is all of it. Raises NotEmulated if two instructions would write the same element."""
     written = [extent(of_result(result, box, over, part)) if box else box for box in boxes]
     check_apart(written)
     return written
@@ -376,8 +374,8 @@ def hold(
     sums: bool = False,
 ) -> Tensor:
     """Issue the call `run`, which writes the `boxes` of the tile `result`, and return this tile. If
-    the kernel's source assigns the result next, delay the call. `regions` are the memories that the
-    assigned tensor may be in. `sums` is True for a matrix product, which PSUM can accumulate."""
+    the source assigns the result next, delay the call. The assigned tensor must be in one of
+    `regions`. `sums`: True for a matrix product, which PSUM can accumulate."""
 
     core, frame = current(), source.user_frame()
     flush()
@@ -393,8 +391,8 @@ def hold(
 
 
 def assign(slot: Tensor, value: Any) -> None:
-    """Execute slot = value. If possible, the delayed call that makes the value writes to the slot
-    directly. Otherwise the value is copied to the slot. A number is written by memset."""
+    """Execute slot = value. A delayed call writes to the slot directly if possible. Other tiles are
+    copied, and numbers are written by memset."""
     if not isinstance(value, Tensor):
         flush()
         _before_writing(slot, [()])
@@ -437,9 +435,8 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
-    """Return the tile with free axes of size 1 repeated to `shape`, or unchanged if the shapes
-    don't fit. As in operators, a tile with fewer axes first gets axes of size 1 after the partition
-    axis."""
+    """Return the tile with free axes of size 1 repeated to `shape`, unchanged if the shapes don't
+    fit. Missing axes are added after the partition axis, as in operators."""
     wide = value
     for _ in range(len(shape) - len(value.shape)):
         wide = wide.expand_dims(1)
@@ -449,9 +446,10 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 
 
 def _set(slot: Tensor, value: Any) -> None:
-    """Fill a slot with a number, by memset. If no engine can start at the slot's first partition in
-    SBUF, a DMA copies a constant instead. For a slot in HBM, a DMA copies a filled tile. Published
-    kernels such as nki-llama-nyu assign numbers to tensors in HBM."""
+    """Fill a slot with a number, by memset.
+
+    A DMA copies a constant if no engine can start at the slot's first partition in SBUF, and a
+    filled tile to a slot in HBM, as in nki-llama-nyu."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})
@@ -479,7 +477,7 @@ def _number(value: Any) -> Any:
 
 def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
     """Write the initial number of the slot's tensor (`fill`) before an instruction overwrites the
-    `boxes` of the slot. Do nothing if the boxes cover the whole tensor."""
+    `boxes`, unless they cover the whole tensor."""
     if slot.storage.gaps is not None and not (slot.covers_storage and boxes == [()]):
         fill(slot)
 

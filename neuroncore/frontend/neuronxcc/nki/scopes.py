@@ -45,7 +45,7 @@ class LoopIndex(int):
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that end with the iteration
 
     def ends(self, tiles: dict[Any, Any], block: Any) -> None:
-        """When this iteration ends, remove the entry `block` from the dictionary `tiles`."""
+        """Remove the entry `block` from `tiles` when this iteration ends."""
         if self.ending is None:
             self.ending = []
         self.ending.append((tiles, block))
@@ -213,10 +213,9 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_address(address: Any) -> Any:
-    """Return the address of the allocation at the present line. In the first iteration of the loops
-    around the line, this is `address`. Later iterations get the address of the first iteration. The
-    reason is that the compiler reads the bodies of loops once, so kernels may increment addresses
-    in them."""
+    """Return the address of the allocation at the present line: `address` in the first iteration of
+    the loops around it, and the same later. The compiler reads bodies of loops once, so kernels may
+    increment addresses there."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -245,21 +244,20 @@ def check_read(storage: Storage, name: str) -> None:
 
 
 def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Check that an instruction may write to `dst`, and note the write. `arguments` are all
-    arguments of the instruction. Raises ImmutableError for a parameter of the kernel. Reports
-    LOOP_CARRIED for elements that the previous iteration of a parallel loop has also written."""
+    """Check that an instruction with these `arguments` may write to `dst`, and note the write.
+
+    Raises ImmutableError for a parameter of the kernel. Reports LOOP_CARRIED for elements that the
+    previous iteration of a parallel loop has written."""
     core = core_of_kernel() or current()
     if first := first_writes(core.dialect or running(core), dst):
         note_writes(first, dst, sources_of(dst, arguments))
 
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
-    """Return the running iterations of parallel loops that have not written to the tensor of `dst`
-    before.
+    """Return the running iterations of parallel loops that have not written to the tensor of `dst`.
 
-    Return an empty list if writes add to the contents, or if `dst` has a run-time offset: then
-    iterations may share the tensor (`carry`). Raises ImmutableError for a parameter of the
-    kernel."""
+    The list is empty if iterations may share the tensor (`carry`): writes add to it, or `dst` has a
+    run-time offset. Raises ImmutableError for a parameter of the kernel."""
     storage = dst.storage
     if storage.id in state.parameters:
         raise _immutable(dst)
@@ -278,8 +276,9 @@ def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
 
 
 def note_writes(first: Sequence[FirstWrite], dst: Tile, sources: Sources) -> None:
-    """Note the write of an instruction with these `sources` in the iterations `first` (see
-    `first_writes`). If the previous iteration wrote the same elements, report LOOP_CARRIED."""
+    """Note the write of an instruction in the iterations `first` (`first_writes`). Report
+    LOOP_CARRIED if the previous iteration wrote the same elements. `sources`: the inputs of the
+    instruction."""
     place = dst.offset, dst.geometry
     for index, writes, before in first:
         if before is not None and _same(before[1], place):
@@ -296,8 +295,8 @@ def carry(storage: Storage) -> None:
 
 
 def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> None:
-    """Report LOOP_CARRIED: the iteration `index` writes the same elements as the write `before` of
-    the previous iteration. The finding is a note if both writes wrote equal values."""
+    """Report LOOP_CARRIED: the iteration `index` writes the same elements as `before`, the previous
+    one. It is a note if the values are equal."""
     equal = sources is not None and before[2] == sources
     current().report(
         "LOOP_CARRIED",
@@ -311,9 +310,8 @@ def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> Non
 
 
 def sources_of(dst: Tile | None, arguments: Mapping[str, Any]) -> Sources:
-    """Return the inputs of an instruction in a form that can be compared: equal inputs give equal
-    results. Return None if the inputs are unknown, for example if an instruction reads its
-    destination or takes lists."""
+    """Return the inputs of an instruction, so that equal inputs give equal results. Return None if
+    they are unknown: the instruction reads its destination, for example, or takes lists."""
     sources: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
@@ -382,9 +380,10 @@ def _in_helper(kernels: Collection[CodeType | None]) -> bool:
 
 
 def enclosing_iteration(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration around the outermost of the `folded` loops, or None. A loop_reduce sums
-    over these loops. `loops` are the variables of all running loops, outermost first. If no folded
-    loop is running, return the innermost iteration."""
+    """Return the iteration around the outermost of the `folded` loops, over which a loop_reduce
+    sums, or None. If none is running, return the innermost iteration.
+
+    `loops`: the variables of all running loops, outermost first"""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

@@ -1,5 +1,5 @@
-"""Spans: indices along one axis of a tensor that reach outside of the tensor. A span is an affine
-function of the axes of a tile. Also cuts: the parts of tiles that masks select."""
+"""Spans: indices along one axis that reach outside of a tensor, as affine functions of the axes of
+a tile. Cuts: the parts of tiles that masks select."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ Move = tuple[int, Dims]
 
 
 class Cut(NamedTuple):
-    """A mask that makes a smaller tile from a tile of shape `whole`. `box` contains the elements
-    that remain."""
+    """A mask on a tile of shape `whole`. `box` has the elements that remain."""
 
     whole: Dims
     box: Box
@@ -30,15 +29,15 @@ class Cut(NamedTuple):
 
 
 def split(shape: Dims, steps: Dims, sizes: Dims, kept: int) -> Dims | None:
-    """Convert the `steps` of a span when a tile of shape `shape` is reshaped to `sizes`. The first
-    `kept` axes of the tile are not reshaped. Return None if no steps are equivalent."""
+    """Return the `steps` of a span after a tile of shape `shape` is reshaped to `sizes`, except for
+    its first `kept` axes. Return None if there are none."""
     rest = access.reshaped(shape[kept:], steps[kept:], sizes[kept:])
     return None if rest is None else (*steps[:kept], *rest)
 
 
 def moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Convert a span of a tensor to a span of a part of this tensor. The part has `rank` axes.
-    `moves` contains the part's start and steps along each axis of the tensor."""
+    """Return a span of a tensor as a span of a part with `rank` axes. `moves`: the part's start and
+    steps along each axis of the tensor."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
     pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]

@@ -97,8 +97,8 @@ class TracedLoop(Loop):
 
 
 def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
-    """Return how to repeat iterations of the loop that begins in a frame. Return None if Python has
-    to execute all iterations, for example because a debugger follows the kernel."""
+    """Return how to repeat iterations of the loop that begins in a frame; None if Python has to
+    execute all, for example for a debugger."""
     core = current()
     options = core.options
     watched = core.shadow or options.stacks or _is_debugged()
@@ -133,13 +133,13 @@ class Plan:
         self._owner = False  # whether this loop started the notes
 
     def reads(self, values: list[Any]) -> bool:
-        """Return whether `values` are the same objects as when the plan was made. `values` are the
-        present values of the names that the loop reads but does not bind."""
+        """Return whether `values`, those of the names that the loop only reads, are the same
+        objects as when the plan was made."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 
     def repeats(self, loop_run: LoopRun, values: range) -> int:
-        """Execute iterations without Python, as far as a template can. Return the number of
-        executed iterations. The loop variable has `values`, in order."""
+        """Execute iterations with these `values` without Python, while a template fits. Return how
+        many."""
         state = self._state
         if state.pending is not None:
             return 0
@@ -147,8 +147,8 @@ class Plan:
         return next(filter(None, (t.repeat(loop_run, outer, values) for t in self._templates)), 0)
 
     def begin(self, value: int) -> bool:
-        """Begin to note the iteration with loop variable `value`. Do nothing if too many iterations
-        fitted no template. Return whether the iteration is noted."""
+        """Begin to note the iteration `value`, and return True. Return False if too many fitted no
+        template."""
         state = self._state
         if self._failures > FAILURES:
             return False
@@ -160,9 +160,8 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """End noting an iteration, and learn from it. If the iteration shows how the numbers of an
-        earlier template change, this template learns the changes. Otherwise the iteration becomes a
-        new template."""
+        """End noting an iteration, and learn from it: either how an earlier template's numbers
+        change, or a new template."""
         state, notes = self._state, self._notes
         values, first, guard, stand = self._begun
         template = None
@@ -204,8 +203,8 @@ class Plan:
 
 
 class _Layout:
-    """All numbers of an iteration in one vector, and for each event the positions of its numbers in
-    the vector. The vector begins with the numbers of the guards, in their order."""
+    """All numbers of an iteration in one vector, first those of the guards, and the positions of
+    each event's numbers in it."""
 
     def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
         self._state = state
@@ -273,9 +272,9 @@ class _Layout:
         return True
 
     def _operand(self, operand: NotedTile, event: NotedStep) -> tuple[Any, ...] | None:
-        """Return (argument's name, kind, place, geometry, position of the offset) of a tile, as in
-        `repetition.IssuedStep`. Return None if the storage no longer exists, or if the event is a
-        product that begins a sum in this tile."""
+        """Return (argument's name, kind, place, geometry, position of the offset) of a tile
+        (`repetition.IssuedStep`). Return None if the storage no longer exists, or if the event is a
+        product that begins a sum there."""
         name, number = operand.name, operand.number
         if number in self.made:
             at, place = self._put(operand.offset), self.made[number]
@@ -305,8 +304,8 @@ class _Layout:
 class _Blocks:
     """The blocks that iterations of a template use.
 
-    `outside`: (tiles of the tensor, begin, end, whether all of the block must have been written) of
-        each distinct block that exists before an iteration; its indices are `numbers[begin:end]`
+    `outside`: for each block that exists before: (tiles of the tensor, begin, end, whether the
+        whole block must have been written); its indices are `numbers[begin:end]`
     `places`: for each entry of `layout.outside`, the position of its block in `outside`
     `changes`: row k is added to `numbers` when loop variable k increases by 1"""
 
@@ -330,8 +329,7 @@ class _Blocks:
         self._stay_apart = len(ways) == len({tensor for tensor, _ in ways})
 
     def are_new(self, numbers: list[int]) -> bool:
-        """Return whether all blocks that an iteration makes are different, and have no tiles
-        yet."""
+        """Return whether all blocks that an iteration makes differ, and have no tiles yet."""
         if not self._new:
             return True
         keys = [(tensor, tuple(numbers[a:b])) for tensor, a, b in self._new]
@@ -373,9 +371,9 @@ class Template:
         return event if more is None else NewStorage(program, event, more)
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
-        """Return the numbers of the iteration with these loop variables. The variable with index
-        `but` keeps the template's value, unless `but` is -1. Return None if another variable
-        differs from the template, and the effect of this variable is not known."""
+        """Return the numbers of the iteration with these loop variables, except variable `but` (-1:
+        none). Return None if another variable differs from the template and its effect is
+        unknown."""
         steps = [value - first for value, first in zip(values, self._values, strict=True)]
         if but >= 0:
             steps[but] = 0
@@ -386,8 +384,8 @@ class Template:
 
     def learn(self, other: Template) -> bool:
         """Learn the effect of a variable from another noted iteration, and return whether this was
-        possible. The other iteration must have the same events with other numbers, and must differ
-        in exactly one variable whose effect is not known."""
+        possible: it has the same events, and exactly one variable with an unknown effect
+        differs."""
         pairs = zip(self._values, other._values, strict=True)
         unknown = [n for n, (a, b) in enumerate(pairs) if a != b and not self._is_known[n]]
         if len(unknown) != 1 or not self._is_like(other):
@@ -414,9 +412,9 @@ class Template:
         return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
 
     def _all_known(self, outer: Values, values: range) -> Numbers | None:
-        """Return the numbers of successive iterations, one iteration in each row, or None. The
-        iterations end before the first that is not within the limits. `outer` are the variables of
-        the loops around this loop. The loop variable has `values`, from the first on."""
+        """Return the numbers of successive iterations, one per row, up to the first that is not
+        within the limits. Return None if they are unknown. `outer` are the variables of the loops
+        around this loop, and `values` those of this loop."""
         numbers = self._known((*outer, values[0]))
         if numbers is None:
             return None
@@ -428,8 +426,8 @@ class Template:
         return all_numbers[:held] if held else None
 
     def _storages(self, numbers: list[int]) -> list[Storage] | None:
-        """Return the storages of the blocks in `_Blocks.outside` for an iteration with these
-        numbers. Return None if a decision of the frontend may differ from the template's."""
+        """Return the storages of the blocks in `_Blocks.outside`; None if a decision of the
+        frontend may differ."""
         storages = []
         for tiles, begin, end, whole in self._blocks.outside:
             tile = tiles.get(tuple(numbers[begin:end]))
@@ -439,9 +437,8 @@ class Template:
         return storages if self._blocks.are_new(numbers) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
-        """Return whether instructions can use a storage now: its loop iteration is not over, and no
-        initial number must be written first. With `whole`, all of its bytes must have been
-        written."""
+        """Return whether a storage can be used now: its iteration is running, no initial number is
+        missing, and with `whole`, all bytes were written."""
         over = storage.scope is not None and storage.scope.over
         missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
         return not over and not missing
@@ -465,9 +462,9 @@ class Template:
         return iterations if iterations.fits and has_room else None
 
     def repeat(self, loop_run: LoopRun, outer: Values, values: range) -> int:
-        """Execute successive iterations without Python, as long as their numbers are known and all
-        decisions are the same as in the template. Return the number of executed iterations. `outer`
-        are the variables of the loops around this loop, and `values` the values of its variable."""
+        """Execute successive iterations without Python, while their numbers and decisions are
+        known. Return how many. `outer` are the variables of the loops around this loop, and
+        `values` those of this loop."""
         state, core = self._state, core_of_kernel() or current()
         numbers = self._all_known(outer, values)
         iterations = None if numbers is None else self._iterations_for(core, len(numbers))

@@ -38,10 +38,10 @@ from neuroncore.numerics.formats import Format
 
 
 class Tensor(Seen, Unread, Parted):
-    """A tensor in HBM, SBUF or PSUM, or a part of a tensor.
+    """A tensor in HBM, SBUF or PSUM, or a part of one.
 
-    `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
-    spans. A mask may cut the tile so that no span remains."""
+    `spans`: indices that reach outside. Instructions refuse a tile with spans, but a mask may cut
+        it."""
 
     __slots__ = ("_allocate", "_cut", "_spans")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py
@@ -94,8 +94,7 @@ class Tensor(Seen, Unread, Parted):
         return self._by_ranges(keys)
 
     def _moved(self, axis: int, k: Shifted) -> Tensor:
-        """Return the tensor with a run-time offset along an axis. The tile `k.start` contains the
-        number of elements by which the axis is moved."""
+        """Return the tensor, moved along an axis by the run-time number in the tile `k.start`."""
         limit = self.shape[axis] - 1 - k.index.extent()[1]
         dynamic = (*self.dynamic, Dynamic(k.start, self.strides[axis], limit))
         return self.window(self.shape, self.strides, self.offset, dynamic=dynamic)
@@ -155,9 +154,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
-        """Return (first element, count, step) of a key for an axis. The count is 0 for an int,
-        which drops the axis. If `masked`, the elements may go past the end of the axis, because a
-        mask may cut them."""
+        """Return (first element, count, step) of a key; the count is 0 for an int, which drops the
+        axis. If `masked`, it may go past the end, because a mask may cut it."""
         size = self.shape[axis]
         if isinstance(k, slice):
             first = 0 if k.start is None else self._number(k.start, axis)
@@ -281,9 +279,10 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of this part of the tensor `of` reach outside. `moves` contains the
-        start and the steps of the part along each axis of `of`. If `of` is a slice that reaches
-        outside, the part may still be inside."""
+        """Note which indices of this part of `of` reach outside. If `of` itself does, the part may
+        be inside.
+
+        `moves`: the start and the steps of the part along each axis of `of`"""
         if of.fault is not None and not of.spans:  # a view whose indices can't be tracked
             return
         rank = len(self.shape)
@@ -456,9 +455,10 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def _keep_spans(self, of: Tensor, changed: Callable[[Dims], Dims | None]) -> Tensor:
-        """Copy the spans of the tile `of` to this view of the tile, and return the view. `changed`
-        converts steps along the axes of the tile to steps along the axes of the view. If `changed`
-        returns None, the view keeps the fault of the tile, and has no spans."""
+        """Return this view of the tile `of` with its spans.
+
+        `changed`: converts steps along the axes of the tile; if it returns None, the view has the
+            fault of the tile, and no spans"""
         spans: list[Span] = []
         for first, along, shape, axis in of.spans:
             steps = changed(along)
@@ -478,8 +478,8 @@ class Tensor(Seen, Unread, Parted):
 
 
 class Awaited(Tensor):
-    """The tile of a result that the kernel assigns next, usually to an existing tensor. It has a
-    shape and a format. Its memory and other attributes are created when they are first read."""
+    """A result that the kernel assigns next, with a shape and a format. Its memory is made at the
+    first read."""
 
     __slots__ = ()
 

@@ -54,9 +54,9 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
     """Return a tile of `count` partitions that each repeat x, a tile of one partition.
 
-    Issues nc_stream_shuffle, once per group of 32 partitions. If no engine can start at the
-    partition of x, a DMA moves x first. This is necessary because broadcast_to is documented for
-    any tile, and the Wigner matrices of equiformer-trainium use single rows of a table."""
+    Issues nc_stream_shuffle, once per 32 partitions; first a DMA if no engine can start at x. This
+    is necessary because broadcast_to is documented for any tile: the Wigner matrices of
+    equiformer-trainium use single rows of a table."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)

@@ -29,10 +29,9 @@ def mod_alloc(
 ) -> Allocation:  # fmt: skip
     """Return an allocation that reuses banks of PSUM.
 
-    The blocks along a block axis use several banks in turn: `base_bank` is the first bank, and
-    `num_bank_tiles` lists the number of banks for each block axis. In the same way `base_partition`
-    and `num_par_tiles` determine the first partition of a block's tile, and `base_addr` and
-    `num_free_tiles` the byte in the bank."""
+    Blocks along a block axis use several banks in turn, from `base_bank` on; `num_bank_tiles` lists
+    how many, for each block axis. `base_partition` and `num_par_tiles` do the same for partitions,
+    and `base_addr` and `num_free_tiles` for bytes in a bank."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (

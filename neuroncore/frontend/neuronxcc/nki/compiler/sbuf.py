@@ -28,10 +28,9 @@ def mod_alloc(
 ) -> Allocation:  # fmt: skip
     """Return an allocation that reuses places in SBUF.
 
-    The blocks along a block axis use several adjacent places in turn. The first place is at byte
-    `base_addr` of the partitions, and `num_free_tiles` lists the number of places for each block
-    axis. In the same way `base_partition` and `num_par_tiles` determine the first partition of a
-    block's tile."""
+    Blocks along a block axis use several adjacent places in turn, from byte `base_addr` on;
+    `num_free_tiles` lists how many, for each block axis. `base_partition` and `num_par_tiles` do
+    the same for partitions."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (

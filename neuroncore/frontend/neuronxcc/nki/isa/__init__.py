@@ -3,10 +3,9 @@
 Each function defines the shape of its result. The clause of the instruction (its definition in
 isa/) defines everything else.
 
-A `mask` is a bool, or comparisons of index expressions. It chooses elements of the result. But the
-results of reductions, transposes, matrix products and instructions such as max8 have another shape
-than the data. For these instructions the mask usually chooses elements of the data (the argument
-`data`, `src` or `moving`), and the instruction works only on the chosen elements."""
+A `mask` is a bool, or comparisons of index expressions. It chooses elements of the result. For
+reductions, transposes, matrix products and instructions such as max8, the result has another shape
+than the data. There the mask usually chooses elements of the data (`data`, `src` or `moving`)."""
 
 from typing import Any as _Any
 

@@ -129,9 +129,8 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
     """Return x and y, the operands of an instruction, so that the engine can read both.
 
-    If both are in PSUM, or if GpSimd will read them (`on_gpsimd`), an operand that a broadcast made
-    in PSUM (`matrix.across_partitions`) is copied to SBUF. If broadcasts made both, only y is
-    copied. Otherwise both are returned unchanged."""
+    If both are in PSUM, or GpSimd reads them (`on_gpsimd`), an operand that a broadcast made there
+    (`matrix.across_partitions`) is copied to SBUF; only y, if broadcasts made both."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
@@ -145,21 +144,21 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 
 def begin(kwargs: dict[str, Any]) -> None:
-    """Begin a call of a function of the API: refuse keywords that no release has, then issue the
-    delayed call. Each function of the API calls `begin` before it reads its arguments. Raises
-    SignatureError for an unknown keyword."""
+    """Begin a function of the API: refuse keywords that no release has (SignatureError), and issue
+    the delayed call. Call this before arguments are read."""
     if kwargs:
         check_keywords(kwargs, code=sys._getframe(1).f_code)
     flush()
 
 
 def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, Any]:
-    """Return the arguments of a function of the API in the form that nki.isa takes. First issue the
-    delayed call.
+    """Issue the delayed call. Then return the arguments of a function of the API as nki.isa takes
+    them.
 
-    `values` is the `locals()` of the function, and is changed. `depth` is the number of frames from
-    this function up to the API's function. Raises SignatureError for a keyword that no release
-    has."""
+    `values`: the `locals()` of the function, which are changed
+    `depth`: the number of frames up to the API's function
+
+    Raises SignatureError for a keyword that no release has."""
     if unknown := values.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()
@@ -173,9 +172,8 @@ def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, An
 
 
 def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None = None) -> Tensor:
-    """Issue instruction `name`, and return its result: a tile with the shape of the argument
-    `operand`. The format is `dtype`, by default the format of `operand`. `values` is the `locals()`
-    of the API's function."""
+    """Issue an instruction, and return its result: a tile like the argument `operand`, in the
+    format `dtype` if given. `values` is the `locals()` of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]
@@ -183,11 +181,11 @@ def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None =
 
 
 def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:
-    """Issue instruction `name`, and return its result: a tile of shape (P, `columns`).
+    """Issue an instruction, and return its result: a tile of shape (P, `columns`) for the P
+    partitions of `operand`, in the format `dtype` if given.
 
-    P is the number of partitions of the argument `operand`. The format is `dtype`, by default the
-    format of `operand`. A mask chooses elements of `operand`. In the partitions of these elements,
-    all columns of the result are written. `values` is the `locals()` of the API's function."""
+    A mask chooses elements of `operand`: all columns are written in their partitions. `values` is
+    the `locals()` of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]

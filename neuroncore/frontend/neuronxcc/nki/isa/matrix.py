@@ -143,9 +143,8 @@ def nc_transpose(
     """Return the transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector
     engine.
 
-    The default for tiles of up to 32 x 32 is the Vector engine, which transposes at most this size
-    at once. The default for larger tiles is the Tensor engine; then a tile in PSUM is first copied
-    to SBUF.
+    By default, the Vector engine transposes tiles of up to 32 x 32, the most at once. The Tensor
+    engine transposes larger tiles, which are first copied from PSUM to SBUF.
 
     If the Vector engine is requested for a larger tile, it transposes squares of 32 x 32 one after
     another. The API's pages allow only one square, but kernels that were measured on trn1
@@ -176,10 +175,10 @@ def nc_transpose(
 
 
 def across_partitions(row: Tensor, count: int) -> Tensor:
-    """Return a row of shape [1, F...], in SBUF or PSUM, repeated in `count` partitions as float32.
+    """Return a row of shape [1, F...] repeated in `count` partitions as float32.
 
-    If the row fits into one PSUM bank, the result stays in PSUM, where instructions read it.
-    Otherwise the row is repeated in parts of the size of a bank, which are copied to SBUF."""
+    A row of at most one bank stays in PSUM, where instructions read it. A larger row is repeated in
+    parts of a bank, which are copied to SBUF."""
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
     bank = current().machine.psum.bank_bytes // float32.itemsize
@@ -253,9 +252,8 @@ def dma_copy(
 
 
 def _picked_row(dst: Tensor) -> Tensor:
-    """Return dst in the form that dma_compute accepts. If dst is one row whose run-time offset is
-    the number in a tile, the tile becomes an index that chooses the row. Otherwise return dst
-    unchanged."""
+    """Return dst in a form that dma_compute accepts: if a tile moves dst, one row, the tile becomes
+    an index that chooses this row."""
     if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
         return dst
     offset = dst.dynamic[0]

@@ -55,12 +55,12 @@ def composed(
 ) -> Tensor:  # fmt: skip
     """Apply `function`, a function of today's API, to tiles of the older API.
 
-    The result and the mask have the shape of the first tile. For each box of this shape that the
-    mask chooses, `cut`(tile, box, shape) returns the part of each other tile.
+    The mask and the result have the shape of the first tile. `cut`(tile, box, shape) returns the
+    part of each other tile for a box that the mask chooses.
 
-    If `axis` is given, the function works along these free axes, and is called once for each
-    position along the remaining free axes. In each call the tiles have size 1 along the remaining
-    axes. If `folds`, the result lacks the axes in `axis`, or has them with size 1 if `keepdims`."""
+    With `axis`, the function works along these free axes, and is called once for each position
+    along the others. If it `folds`, the result lacks these axes, or has size 1 there
+    (`keepdims`)."""
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
     space = tiles[0].shape
@@ -357,9 +357,8 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 
 
 def _over(mask: Any, y: Any) -> Any:
-    """Return the part of a mask that can be applied to the operand `y` alone: the terms whose axes
-    all have size 1 or the size in `y`. For example, a term over the columns is left out for a tile
-    with one number for each partition. Return None if no terms remain."""
+    """Return the terms of a mask whose axes all have size 1 or the size in the operand `y`, or
+    None. For example, a term over columns is left out for a tile with one number per partition."""
     if not isinstance(mask, Mask):
         return mask
     terms = [
@@ -421,9 +420,9 @@ def where(
 
 
 def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> Any:
-    """Return r = x - y * round(x / y), or r + `step` for elements where r and `like` have opposite
-    signs. The quotient is rounded to the nearest integer because it may be slightly below an exact
-    integer."""
+    """Return r = x - y * round(x / y), plus `step` where r and `like` have opposite signs.
+
+    The quotient is rounded because it may be slightly below an exact integer."""
     single = {"dtype": float32, "mask": mask}
     rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
     wrong = less(multiply(rest, like, **single), 0.0, **single)

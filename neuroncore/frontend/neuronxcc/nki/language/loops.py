@@ -87,12 +87,11 @@ def loop_reduce(
 
 
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
-    """Note whether the `loops` of a loop_reduce are in their first iterations, because the
-    instructions of an iteration depend on this.
+    """Note whether the `loops` of a loop_reduce are in their first iterations, which decides about
+    instructions.
 
-    The notes of the iteration get guards (`notes`). If all loops are in their first iteration
-    (`first`), each loop gets a guard. Otherwise one guard suffices, for the last loop that is not
-    in its first iteration."""
+    Guards are noted (`notes`): one for each loop if all are (`first`), otherwise one for the last
+    loop that is not."""
     if (noting := running().notes) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
@@ -101,8 +100,8 @@ def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     """Return the tile of format `form` in which a loop_reduce over `loops` accumulates if its
-    result isn't assigned. Each call of loop_reduce in the source has a tile. Loops around the call
-    that are not in `loops` start a new tile in each iteration."""
+    result isn't assigned. Each call in the source has one. Other loops around the call start a new
+    tile in each iteration."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
