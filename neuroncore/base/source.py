@@ -26,10 +26,9 @@ class Sites(dict[int, T]):
     """A table with a value for each place.
 
     A place is a code object and the byte offset of an instruction. The key is one number, `id(code)
-    + instruction`, because hashing a pair takes twice as long. Two places never have the same key.
-    Since Python 3.11, a code object contains its bytecode, so the sum is an address inside the
-    object. The table keeps a reference to the object, so Python can't use the object's memory for
-    another object. When the table has `room` places, it is emptied."""
+    + instruction`, because hashing a pair takes twice as long. No two places have the same key:
+    since Python 3.11 a code object contains its bytecode, and the table keeps the object alive.
+    When the table has `room` places, it is emptied."""
 
     def __init__(self, room: int = ROOM) -> None:
         super().__init__()
@@ -320,10 +319,10 @@ def position(name: str) -> int | None:
 
 
 def source_text(path: Path, errors: str = "strict") -> str:
-    """Return the text of a Python file. The encoding is declared by a comment in the first two
-    lines; otherwise it is UTF-8. A byte order mark is removed. `errors` is the argument of
-    bytes.decode. Raise OSError if the file can't be read. With "strict", raise UnicodeDecodeError
-    or SyntaxError if the file can't be decoded. Otherwise read such a file as UTF-8."""
+    """Return the text of a Python file, in the encoding that its first two lines declare (default
+    UTF-8), without a byte order mark. Raises OSError. `errors` is the argument of bytes.decode.
+    With "strict", raises UnicodeDecodeError or SyntaxError for a file that can't be decoded;
+    otherwise such a file is read as UTF-8."""
     content = path.read_bytes()
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)

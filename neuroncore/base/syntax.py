@@ -84,10 +84,9 @@ class Question(NamedTuple):
 def question(frame: FrameType) -> Question:
     """Return the expression whose truth a frame is testing, and the node that tests it.
 
-    The frame is executing a jump. In Python 3.11, the span of a jump is the whole statement; in
-    later releases, it is the span of the tested value. So the instruction before the jump is used
-    to find the expression. Since Python 3.13, the frame may also be executing a comparison, which
-    then tests the truth of its result itself."""
+    The frame is executing a jump. In Python 3.11 its span is the whole statement, and later only
+    the tested value. So the instruction before the jump is used. Since Python 3.13, the frame may
+    also be executing a comparison, which tests its own result."""
     at, written = frame.f_lasti, frame.f_code.co_code
     if written[at] != COMPARISON:
         at -= 2
@@ -110,11 +109,9 @@ def node_span(node: ast.AST) -> Span:
 
 
 def is_assigned(frame: FrameType) -> bool:
-    """Return whether the current statement of a frame stores the current value by `t[...] = value`,
-    or by an augmented assignment such as `t[...] += value`.
-
-    If the statement returns the value, the statement of the calling frame decides. Return True if
-    there is no source text."""
+    """Return whether the current statement of a frame stores the current value by `t[...] = value`
+    or an operator such as `+=`. If it returns the value, the calling frame decides. Without source,
+    return True."""
     stored = _is_stored(frame)
     if stored is not None:
         return stored

@@ -1,8 +1,8 @@
 """Causes of waits, from the times of semaphores, and the critical path of a measured run.
 
 An event is an instruction or a DMA transfer. A condition is a semaphore's value for which an
-instruction waits. The path is the chain of causes that leads to the event that ends last. It is
-found backwards: from this event to its cause, then to the cause of that event, and so on."""
+instruction waits. The path is found backwards, from the event that ends last to its cause, and so
+on."""
 
 from __future__ import annotations
 

@@ -315,11 +315,10 @@ def _takes_columns(kind: DecodedInstruction) -> bool:
 def estimate(program: Neff, machine: Machine) -> Capture:
     """Return a capture of the program, with estimated times.
 
-    A program does not determine when the windows of the Tensor engine's clock begin, so several
-    phases are tried. The capture contains the times of the middle result. Its `range_ns` reaches
-    from the shortest to the longest result, each multiplied by a factor of the machine
-    (`replay.range`). Raise UsageError if a semaphore never reaches a value that an instruction
-    waits for, or if an update of a semaphore has an unknown effect."""
+    The phase of the Tensor engine's clock is unknown, so several phases are tried. The capture has
+    the times of the middle result. Its `range_ns` reaches from the shortest to the longest result,
+    with a margin of the machine (`replay.range`). Raise UsageError if an instruction waits forever,
+    or if an update of a semaphore is unknown."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]

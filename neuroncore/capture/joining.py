@@ -246,11 +246,9 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
     """Set the places of device instructions, statement by statement.
 
-    The instructions of a statement with the same signature get the first line that has as many
-    neuroncore instructions of this signature. If there is no such line, they get a line with n
-    times as many neuroncore instructions, n of which do the work of one device instruction.
-    `unused` counts neuroncore's instructions by signature and line. Entries that are used are
-    removed."""
+    Instructions of a statement with the same signature (kind and sizes) get the first line with
+    equally many neuroncore instructions. Without one, they get a line with n times as many, if n of
+    these do the work of one. Lines that are used are removed from `unused`."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -288,11 +286,10 @@ def _merged(whole: Signature, part: Signature) -> int:
 def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], our_work: Sequence[JoinedWork], unused: Lines
 ) -> None:
-    """Set the places of device instructions that have none.
+    """Set the places of the remaining device instructions.
 
-    The n-th such instruction with a signature gets the line of neuroncore's n-th instruction with
-    this signature in `unused`. A device instruction that still has no place gets the line of a
-    remaining neuroncore instruction on twice as many elements (`_as_16_bit`)."""
+    The n-th with a signature gets the line of neuroncore's n-th in `unused`. Otherwise it gets the
+    line of an instruction on twice as many elements (`_as_16_bit`)."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in our_work:
         if unused[work.signature, work.place]:

@@ -200,9 +200,8 @@ def _likely(
 ) -> list[tuple[float, int]]:
     """Return the ends (time, semaphore) of the transfers that the instructions in `rows` start.
 
-    The first list in `ended` is taken that contains an end for each row, after the begin of the
-    row's instruction. This list is removed from `ended`. If there is no such list, the ends are
-    those of the instructions, with semaphore 0."""
+    The first list in `ended` with a later end for each instruction is used, and removed. Without
+    such a list, the ends are those of the instructions, with semaphore 0."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)

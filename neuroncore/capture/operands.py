@@ -20,12 +20,11 @@ TRANSPOSE = "TRANSPOSE"  # the type of an instruction that transposes
 
 
 def instruction(opcode: str, text: str, kind: str) -> DecodedInstruction:
-    """Return an instruction from its opcode, the text of its operands, and its type.
+    """Return an instruction from its opcode, the text of its operands, and its type. Raise
+    ValueError or KeyError if the text can't be parsed.
 
-    Data that the profiler does not print are left unknown. The text also lacks the number of
-    partitions of operands. For a product this number is assumed to be the number of rows of the
-    array that the product uses, and otherwise the field `channels`. Raise ValueError or KeyError if
-    the text can't be parsed."""
+    The text lacks the number of partitions. It is assumed to be the number of array rows of a
+    product, and otherwise the field `channels`. Other missing data stay unknown."""
     fields = dict(SETTING.findall(text))
     settings: dict[str, Any] = dict(fields)
     rows = int(fields.get("channels", 0))

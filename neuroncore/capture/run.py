@@ -163,10 +163,9 @@ def _program_of(path: Path, recorded: trace.Trace) -> neff.Neff | None:
 def _belongs(recorded: trace.Trace, compiled: neff.Neff) -> bool:
     """Return whether a trace is of this program.
 
-    On each engine, the program must have an instruction at every position that occurs in the trace,
-    and instructions that compute must have the same bytes. The runtime changes other instructions,
-    such as those that start transfers. It also adds instructions, which have no position and are
-    ignored."""
+    The program must have every instruction that occurs in the trace, and equal bytes for those that
+    compute. The runtime changes other instructions, such as the start of transfers. It also adds
+    instructions without a position, which are ignored."""
     programs = {graph.name: graph for graph in compiled.graphs}
     for graph in recorded.graphs:
         program = programs.get(graph.name)

@@ -132,12 +132,11 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class _Clocks:
-    """The clocks that the recorded times come from.
+    """The clocks that the recorded times come from. On trn1 each engine has a separate clock. On
+    trn2 all engines share one, whose times are right.
 
-    `of` maps the number of each clock to one or more triples. A triple consists of a reference time
-    in ps, the length of a tick that the recorded times assume, and the true length of a tick. Both
-    lengths are in 1/1024 ps. On trn1 each engine has a separate clock. On trn2 all engines share
-    one clock, whose recorded times are right."""
+    `of`: for each clock, triples of a reference time in ps, the assumed length of a tick, and its
+        true length, both in 1/1024 ps"""
 
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 

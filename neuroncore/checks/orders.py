@@ -276,9 +276,9 @@ def compare_orders(record: Record, count: int) -> Orders:
     """Replay a record in other orders, until the bits of a result differ. Raises the errors of
     `Replay`.
 
-    First the cores run in up to `count` other orders, compared with an order in which the first
-    able core always continues. Then the iterations of parallel loops run in up to `count` other
-    orders, compared with the recorded order."""
+    First the cores run in up to `count` other orders. Results are compared with a replay in which
+    the first core that can run always continues. Then the iterations of parallel loops run in up to
+    `count` other orders. Results are compared with the recorded order."""
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     orders = _of_cores(record, world, count)
     if orders.finding:
@@ -359,8 +359,9 @@ def _permuted(
 def _iterations_finding(
     differing: str, programs: Sequence[Permutations], rows: Sequence[Array]
 ) -> Finding:
-    """Return the finding for iterations whose order matters, at the second of the first reversed
-    instructions (`Permutations.swapped`). Without these, it is a note."""
+    """Return the finding for iterations whose order matters. Its place is the second of two
+    instructions that use the same bytes in reversed order (`Permutations.swapped`). Without such
+    instructions, it is a note."""
     pairs = (
         (permutations.program, permutations.swapped(order))
         for permutations, order in zip(programs, rows, strict=True)

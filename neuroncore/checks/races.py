@@ -390,8 +390,8 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return at most MOST_REPORTED findings for pairs of lines that use the same bytes of HBM in an
-    undefined order, and at least one of which writes.
+    """Return at most MOST_REPORTED findings for pairs of lines. Both use the same bytes of HBM in
+    an undefined order, and at least one writes.
 
     `uses`: an element for each core"""
     launch = launch_of(uses, world)

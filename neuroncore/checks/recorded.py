@@ -294,8 +294,8 @@ def overlapping_copies(uses: Uses) -> Iterator[Finding]:
 
 
 def _copies_by_dma(call: Call) -> bool:
-    """Return whether a call is a DMA with one result that computes or moves elements at addresses
-    which do not depend on an index for each element or partition."""
+    """Return whether a call is a DMA with one result, without an index for each element or
+    partition."""
     traits = call.instruction.traits
     moves = call.engine is engine.dma and traits.computes and not traits.exchanges
     is_fixed = all(view.dynamic <= 1 for view in call.views())

@@ -401,8 +401,8 @@ def _nesting(uses: Uses) -> Nesting | None:
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for each operand that overwrites bytes which `writer` wrote
-    last, in another iteration of the loop at `depth`."""
+    """Yield (operand, writer, depth) for each operand that overwrites bytes of another iteration of
+    the loop at `depth`. The instruction `writer` wrote these bytes last."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)

@@ -1,4 +1,4 @@
-"""The tables of ALU operators and of activation functions, which isa/ fills, and the steps of Runs.
+"""The tables of ALU operators and activation functions, which isa/ fills. Also the steps of Runs.
 
 A Run is the function that executes a call of an instruction. Its steps (`Loop` and `Fold`) describe
 it as operations on whole tiles.

@@ -192,8 +192,8 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """Return a function that reads the values of tiles like `tile` in another shape, with as many
-    elements in each partition."""
+    """Return a function that reads the values of tiles like `tile`, in a shape with equally many
+    elements per partition."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
     else:

@@ -112,9 +112,9 @@ def stream(
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Return whether the call uses the SBUF port that Vector and GpSimd share.
 
-    On v2 they have no other port (ARCH1). From v3 on, Vector has its own, and uses the shared one
-    for fast modes (ARCH2). A mode is assumed to be fast if the tiles in SBUF that are read
-    together, or written together, move more than one element per cycle."""
+    On v2 both engines have only this port (ARCH1). From v3 on, Vector has another port too, and
+    uses the shared port only for fast modes (ARCH2). A mode is assumed to be fast if its inputs in
+    SBUF together, or its results, move more than one element per cycle."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     sizes = [
@@ -138,11 +138,11 @@ def _takes_columns(call: Call) -> bool:
 
 
 def sector_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles that a port takes for a partition: `Fixed.sector_cycles` for each sector
-    with an element.
+    """Return the cycles that a port takes for the elements of one partition. Each sector with an
+    element takes `Fixed.sector_cycles`.
 
-    Published figures show sectors of 16 bytes and two cycles. The bandwidth is halved at strides of
-    16 bytes or more (ARCH1). At most four 16-bit or two 32-bit elements move per cycle (ARCH2).
+    Published figures show that a sector has 16 bytes and takes two cycles. A stride of 16 bytes
+    halves the bandwidth (ARCH1). At most four 16-bit or two 32-bit elements move per cycle (ARCH2).
     Weights load up to four times as fast as columns stream."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles

@@ -47,13 +47,12 @@ class Participation(NamedTuple):
 
 
 def participation(tensors: Iterable[Tile | View]) -> Participation:
-    """Return how the cores of a rank take part in a collective with these sources, destinations and
-    metadata.
+    """Return how the cores of a rank take part in a collective on these tensors.
 
     Shared HBM belongs to a rank. SBUF and private HBM belong to a core (nki.language.private_hbm).
-    nki-library's kernels need this rule for tensors of one kind. The API (SDK 2.33) also allows
-    sources in private and destinations in shared HBM, or the opposite, without saying what two
-    cores do. Inferred: no data is lost, and both cores have written a shared source."""
+    This rule is known for tensors of one kind, from nki-library's kernels. The API (SDK 2.33) also
+    allows private sources with shared destinations, and the opposite. For these, it is inferred
+    that no data is lost, and that both cores have written a shared source."""
     shared = [tensor.region is MemoryRegion.shared_hbm for tensor in tensors]
     return Participation(any(shared), all(shared))
 

@@ -182,13 +182,15 @@ def left_out(name: str, value: Any, because: str) -> None:
 
 
 def constant_of(dst: Tile, value: Any, instruction: str, name: str, floats: bool = False) -> Any:
-    """Return a number as a code of dst's format. Raises DtypeError outside the range of an integer
-    format (NKI 0.3.0 release notes), and in a packed format except for 0.
+    """Return a number as a code of dst's format. Raises DtypeError if an integer format lacks the
+    number (NKI 0.3.0 release notes). Packed formats accept only 0.
 
-    Integer formats accept 0.0, with which published kernels clear tiles. With `floats`, they accept
-    every float without a fraction, because the documentation declares a float. Unsigned formats
-    store a negative integer as the signed format does: the vendor's library marks absent rows with
-    -1 in uint32."""
+    Three numbers are accepted although they are not in the format:
+
+    * 0.0 in an integer format: published kernels clear integer tiles with it.
+    * With `floats`, floats without a fraction: the documentation declares the argument as a float.
+    * Negative integers in an unsigned format, with the bits of the signed format: the vendor's
+      library marks absent rows with -1 in uint32."""
     form = dst.dtype
     if form.element:
         require(

@@ -1,10 +1,9 @@
 """neuroncore explain: the meaning of an error or a finding, with a wrong and a correct example.
 
-A page is a section of a file in explanations/: the line `## NAME (CODE)`, a text, and an example as
-a diff. With the "-" lines the example is refused; with the "+" lines it runs. The Python block at
-the top of a file is the beginning of each example in the file. Tests execute all examples. A
-finding that is not an error has a page too, from its row in the table of codes
-(`findings.CodeRule`)."""
+A page is a section of a file in explanations/: a line `## NAME (CODE)`, a text, and an example as a
+diff. With the "-" lines the example is refused; with the "+" lines it runs. The Python block at the
+top of a file begins each of its examples. Tests execute all examples. The pages of other findings
+come from the table of codes (`findings.CodeRule`)."""
 
 from __future__ import annotations
 

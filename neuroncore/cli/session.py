@@ -166,12 +166,11 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Shown:
-    """Return the contents of a page about an error. `text` describes the error.
+    """Return the contents of a page about an error, which `text` describes.
 
-    If the error ended a launch on `core`, the page shows the instructions up to the error.
-    Otherwise, and if there are no instructions, the page shows only the error and its source.
-    `core` is None for an error outside of a launch. A launch on several cores has no timeline,
-    because its cores stopped at different places."""
+    If a launch on `core` failed, the page shows its instructions up to the error. Otherwise it
+    shows only the error and its source. `core` is None outside of a launch, and on several cores,
+    which stopped at different places."""
     outcome = documents.PageOutcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
@@ -420,10 +419,9 @@ class Session:
             terminal.complain(text)
 
     def _is_of_the_kernel(self, error: BaseException) -> bool:
-        """Return whether an error is due to the code of a kernel, or of the functions that compute
-        its arguments and its reference. Exceptions of a script and of the import of the kernel's
-        file, and imports that fail outside of a kernel, may be due to a package, a device or a file
-        that this machine lacks."""
+        """Return whether an error is due to the kernel's code, or to the functions that compute its
+        arguments and its reference. Exceptions of scripts and imports may be due to a package, a
+        device or a file that this machine lacks."""
         if isinstance(error, NO_FAULT):
             return False
         return in_a_kernel(error) or (self.is_imported and not isinstance(error, ImportError))

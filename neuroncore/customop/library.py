@@ -140,8 +140,8 @@ MEMORY_BYTES = 8 << 30
 
 
 class Counts(NamedTuple):
-    """The work of a core: accesses to HBM, elements that are copied to or from TCM (a memory on
-    each processor of GpSimd), and elements that streams read or write."""
+    """The work of a core: accesses to HBM, elements copied to or from TCM (a memory of each
+    processor of GpSimd), and elements of streams."""
 
     touches: int
     tcm_elements: int
@@ -207,11 +207,10 @@ class Library:
     ) -> LibraryCall:
         """Call an operator on arrays and numbers.
 
-        The cores of a multicore library run one after another in the given order. On a device the
-        order is undefined, and a result that depends on it is an error. Raises UsageError for wrong
-        arguments, and CustomOpFault for actions that the device would refuse, a crash, or a run
-        longer than `seconds`.
-        """
+        The cores of a multicore library run one after another. Their order is undefined on a
+        device, so a result that depends on it is an error. Raises UsageError for wrong arguments.
+        Raises CustomOpFault for a crash, for a run longer than `seconds`, and for actions that the
+        device would refuse."""
         operator = self.operators.get(name)
         if operator is None:
             raise UsageError(f"no operator {name!r}; operators are {', '.join(self.operators)}")

@@ -26,8 +26,8 @@ class Request(NamedTuple):
 
     `source`: the candidate's source
     `case`: the index of the case on which the candidate runs; None for all cases
-    `decisions`: the values that the device computes and on which loops and conditions depend, in
-        the order in which the kernel uses them"""
+    `decisions`: the values on which the kernel's loops and conditions depend, in the order of use.
+        The device computes them."""
 
     source: str
     case: int | None = None

@@ -34,12 +34,11 @@ class ResultError(NamedTuple):
 
 
 def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any]:
-    """Return the fields of a `ResultError` as a dict. Each error is the maximum over all results,
-    and `element` belongs to the result with the largest `largest_error`.
+    """Return the largest errors of all results as a dict (`ResultError`). `element` belongs to the
+    result with the largest `largest_error`.
 
-    Raise Refused in four cases: the number of results is wrong, a result has another shape than the
-    reference, a result has a narrower format that is not allowed, or errors exceed the
-    tolerances."""
+    Raise Refused for a wrong number of results, a wrong shape, a format that is too narrow, or
+    errors beyond the tolerances."""
     got = several(results)
     if spec.finish is not None:
         got = several(spec.finish(_alone(got), _alone(expected)))

@@ -2,9 +2,9 @@
 a candidate.
 
 A request contains the records of one run of a candidate. One process judges many requests, because
-a fork costs more time than judging a small record. But a damaged or illegal record may leave data
-in the memory of the process that affect later verdicts. So the process is replaced after such a
-record, and after MOST requests."""
+a fork takes longer than judging a small record. It is replaced after MOST requests. It is also
+replaced after a damaged or illegal record, which may have changed data that later verdicts depend
+on."""
 
 from __future__ import annotations
 

@@ -120,11 +120,11 @@ def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
     """Replay a record on the inputs of hidden seed `number` of a case. Return the entries of a
-    verdict (`judged`). If the candidate passed, there is also the entry `path` (`eval.paths`).
+    verdict (`judged`), and the `path` if the candidate passed (`eval.paths`).
 
-    The inputs of this seed may lead the program to another path than the recorded path. In this
-    case the entries are `passed`, which is False, and `decisions`. The decisions are the values
-    that determine the program's path, up to the first value that differs from the record."""
+    If these inputs lead to another path than the record, the entries are `passed` (False) and
+    `decisions`: the values that determine the path, up to the first that differs from the
+        record."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)

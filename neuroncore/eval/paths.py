@@ -3,10 +3,9 @@
 A decision is a value that the device computes, and on which a loop or a condition depends. The
 decisions of a run determine its path: the sequence of instructions that it executes.
 
-On a device, the kernel's Python code runs once, before the inputs are known, and makes one program
-for all inputs. So the records of different paths may differ only in the numbers of iterations. The
-kernel is refused if one record also has an instruction with other arguments. Its Python code may
-then have counted iterations to find out a hidden value."""
+On a device, Python runs once and makes one program for all inputs. So the records of different
+paths may differ only in the numbers of iterations. A kernel with other differences is refused: its
+Python code may have counted iterations to find out a hidden value."""
 
 from __future__ import annotations
 

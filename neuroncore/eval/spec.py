@@ -23,14 +23,15 @@ Shape = Any  # any value that `inputs` accepts
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification. `reference(*arguments)` returns the expected result: an array, or a tuple of
-    arrays. `inputs(seed, shape)` returns the arguments of the reference, which are arrays and other
-    values. The kernel takes the same arguments, unless `adapt` changes them.
+    """A specification of a kernel.
 
-    A candidate runs on `shapes` and `hidden_shapes`, with the inputs of seed 0. The latency for the
-    first of `shapes` is the latency of the candidate. The record of each shape is replayed with the
-    inputs of several hidden seeds; `seeds` is their number. Hidden seed n uses entry n of
-    `families` (`eval.families`). If there are fewer families than seeds, the families repeat."""
+    `reference`: reference(*arguments) returns the expected result: an array, or a tuple of arrays
+    `inputs`: inputs(seed, shape) returns the arguments of the reference: arrays and other values
+    `adapt`: changes the arguments for the kernel; by default they are the same
+    `shapes`, `hidden_shapes`: the shapes on which a candidate runs, with seed 0. The first of
+        `shapes` gives the candidate's latency.
+    `seeds`: the number of hidden seeds on which the record of each shape is replayed
+    `families`: hidden seed n uses entry n (`eval.families`); they repeat if there are too few"""
 
     reference: Callable[..., Any]
     inputs: Callable[[int, Shape], Sequence[Any]]

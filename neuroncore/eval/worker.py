@@ -206,11 +206,11 @@ class Worker:
     def _one_program(
         self, candidate: Candidate, number: int, paths: list[dict[str, Any]]
     ) -> RunOutcome:
-        """Check that the `paths` of the case `number` belong to one program, with a recorded path
-        in which every loop has at least one iteration.
+        """Check that the `paths` of the case `number` belong to one program, with a record in which
+        every loop has an iteration.
 
-        Refuse the candidate if one of the `paths` has an instruction that the recorded path lacks.
-        Python then has computed an argument from hidden values."""
+        Refuse the candidate if a path has an instruction that this record lacks: Python has
+        computed an argument from hidden values."""
         request = Request(candidate.source, number, every_loop(paths))
         outcome = self._run(request, JudgeRequest(number))
         # there is no path if the candidate fails, for example if an index is out of bounds

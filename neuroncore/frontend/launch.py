@@ -123,9 +123,9 @@ def launch_ranks(
     """Run a kernel function on several ranks together, and return the launches, rank by rank. Each
     rank has its own arguments and HBM, and one core for each entry of `way.shares`.
 
-    Arrays are converted as in `launch`. Memory that several ranks are passed is copied for each.
-    `instance` is by default the largest one with chips of the target. Raises UsageError if the
-    machine or the instance is too small."""
+    If several ranks are passed the same array, each gets a copy. `instance` is by default the
+    largest one with chips of the target. Raises UsageError if the machine or the instance is too
+    small."""
     current = current_settings()
     options = options or current.options or environment_options()
     where = None if instance is None else instances.find(instance)

@@ -202,12 +202,11 @@ def _has_main(tree: ast.Module) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A row of `api/issues.toml`: a known issue that AWS lists, about a name in some releases.
+    """A known issue that AWS lists, about a name in some releases: a row of `api/issues.toml`.
 
-    `when`: NAMED for each use of the name that is not a call, or the key in CONDITIONS of a test of
-        calls
+    `when`: NAMED for all uses of the name except calls, or the key of a test of calls in CONDITIONS
 
-    Issues of only one machine are not listed here: a run on that machine reports them."""
+    Issues of a single machine are not listed. A run on that machine reports them."""
 
     name: str
     when: str

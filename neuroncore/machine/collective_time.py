@@ -49,11 +49,11 @@ class CollectiveTime(NamedTuple):
 
     @property
     def bus_bandwidth(self) -> float:
-        """The bandwidth of the links in GB/s, as nccom-test and NCCL's tests define it.
+        """The bandwidth of the links in GB/s, as nccom-test and NCCL's tests define it. It allows
+        to compare different numbers of ranks.
 
         It is the algorithm bandwidth times (n - 1) / n for each stage of the pattern (`STAGES`),
-        where n is the number of ranks. So bandwidths for different n can be compared. For a shift,
-        it is the algorithm bandwidth."""
+        for n ranks. For a shift, it is the algorithm bandwidth."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
@@ -145,11 +145,11 @@ def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
 
 
 def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
-    """Yield one level per kind of links if the chips fill a grid of the instance's axes, otherwise
-    a single level.
+    """Yield the kinds of links that a group uses, as one level each. If the chips do not fill a
+    grid of the instance's axes, yield a single level.
 
-    A group uses the links along the axes on which its chips differ. Along an axis of a torus a chip
-    has two links; it is assumed that both lead to chips of the group."""
+    A group uses the links along the axes on which its chips differ. Along an axis of a torus, both
+    links of a chip are assumed to lead to chips of the group."""
     at = [instance.topology.coordinates(chip) for chip in chips]
     axes = enumerate(instance.topology.axes)
     spread = {axis: len({coordinates[place] for coordinates in at}) for place, axis in axes}
@@ -193,10 +193,10 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
     """Return the name of the algorithm with the smallest size limit that allows `bytes_per_rank`.
 
-    It is assumed that a size in the table is the size of the data of all ranks together; one table
-    for 16 ranks agrees with this. RDH (recursive halving and doubling) needs a number of chips that
-    is a power of two; otherwise KangaRing replaces it. KangaRing needs whole chips and an even
-    number of ranks, up to a documented limit; otherwise a ring replaces it."""
+    A size in the table is assumed to be the data of all ranks together, as one table for 16 ranks
+    shows. RDH (recursive halving and doubling) needs a power of two of chips; otherwise KangaRing
+    replaces it. KangaRing needs whole chips and an even number of ranks, up to a limit; otherwise a
+    ring replaces it."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     sufficient = [

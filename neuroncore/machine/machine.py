@@ -99,15 +99,15 @@ class Engine:
 
 @dataclass(frozen=True)
 class Dma:
-    """The 16 DMA engines that serve one core. A packet is a row of elements, contiguous or with one
-    stride. Each contiguous run in a packet takes at least `run_ns`. An element of HBM that is read
-    repeatedly takes `repeated_read_ns` each time.
+    """The 16 DMA engines that serve one core. All times are in nanoseconds.
 
-    A transfer occupies its queue for `issue_ns` if its descriptors exist. If software writes them,
-    each descriptor takes `software_descriptor_ns` in addition. If one of `hardware_generators`
-    writes the descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`.
-    The `gpsimd` times apply if GpSimd writes the descriptors of a transfer without dge_mode. In
-    kernels of the older API, the `gpsimd` times replace the software times of all transfers."""
+    A packet is a row of elements, contiguous or with one stride. Each contiguous run in it takes at
+    least `run_ns`. An element of HBM that is read repeatedly takes `repeated_read_ns` each time.
+
+    A transfer occupies its queue for `issue_ns`, or for `hardware_issue_ns` if one of
+    `hardware_generators` writes its descriptors. Descriptors from software take
+    `software_descriptor_ns` each. The `gpsimd` times apply if GpSimd writes the descriptors of a
+    transfer without dge_mode. In the older API, they replace all software times."""
 
     engines: int
     partitions_per_engine: int

@@ -13,11 +13,11 @@ from neuroncore.machine import FactReader
 class WorldLimits:
     """Limits on a world, the ranks that run a kernel together.
 
-    The number of ranks must be in `ranks`, or a multiple of `multiple`. A rank may be in at most
-    `replica_groups` replica groups. A channel is a ring of links between the ranks of a group. A
-    group with ranks on all chips of its servers has `channels_of_servers` channels, any other group
-    has `channels`. KangaRing, an algorithm of collectives, works with at most `kangaring_ranks`
-    ranks."""
+    `ranks`, `multiple`: the number of ranks is one of these, or a multiple
+    `replica_groups`: the most groups that contain a rank
+    `channels_of_servers`, `channels`: the number of channels (rings of links) of a group with ranks
+        on all chips of its servers, and of any other group
+    `kangaring_ranks`: the most ranks of KangaRing, an algorithm of collectives"""
 
     ranks: Sequence[int]
     multiple: int

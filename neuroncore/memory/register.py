@@ -69,10 +69,11 @@ def deciding(values: Iterable[int]) -> Iterator[None]:
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
-    It may be a tensor's index, a dynamic loop's bound, the condition of `while reg:`, or an operand
-    of arithmetic. A loop variable is frozen: it can't be written. DynamicControlError is raised if
-    Python needs a constant, as by the device's compiler, which traces the kernel. `load` is the
-    last load on which the value depends; a core executes its loads in order."""
+    It may be a tensor's index, a bound of a dynamic loop, the condition of `while reg:`, or an
+    operand of arithmetic. A loop variable is frozen: it can't be written. Where Python needs a
+    constant, a register raises DynamicControlError, because the device's compiler traces the
+    kernel. `load` is the last load on which the value depends. A core executes its loads in
+    order."""
 
     __slots__ = ("_value", "frozen", "load")
 

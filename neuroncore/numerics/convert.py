@@ -391,12 +391,11 @@ def stochastic_test(
 ) -> Statistics:
     """Round one float32 value stochastically `draws` times, and test the results.
 
-    The default value is 1 plus a fifth of a step. If `results` is given, these numbers are tested
-    instead. They were rounded elsewhere, for example on a device.
+    The default value is 1 plus a fifth of a step. `results` are tested instead if given: numbers
+    that were rounded elsewhere, for example on a device.
 
-    Raises UsageError in these cases: the value is a number of the format, or beyond its largest
-    number; the format has no stochastic rounding; there are too few draws; a result is not one of
-    the two neighbors of the value."""
+    Raises UsageError if the value needs no rounding or overflows, if the format has no stochastic
+    rounding, if there are too few draws, or if a result is not a neighbor of the value."""
     form = lookup_any(dtype)
     if not stochastic.applies(form):
         raise UsageError(f"casts to {form} are not stochastic, only casts to narrower floats are")

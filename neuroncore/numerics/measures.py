@@ -34,15 +34,12 @@ def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
 def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> Array:
     """Return the errors of a result in units in the last place of a format, as float64.
 
-    An error is (result - reference), divided by the distance between adjacent numbers of the format
-    at the reference. The default of `dtype` is the format of `result`, or float32 if that format
-    has 64 bits.
+    An error is (result - reference), divided by the distance between adjacent numbers at the
+    reference. Below the smallest normal number, and above the largest number, it is the distance
+    there. `dtype` is by default the format of `result`, or float32 for 64 bits.
 
-    For a reference below the smallest normal number, or above the largest number, the distance at
-    that number is used. The error is 0 for equal infinities, and for NaN if the reference is NaN
-    too. The error of any other infinity or NaN is not finite.
-
-    Raises UsageError for arrays of different shapes."""
+    The error is 0 for equal infinities, and for two NaN. It is not finite for any other infinity or
+    NaN. Raises UsageError for arrays of different shapes."""
     form = lookup_any(dtype) if dtype is not None else _format(result)
     actual, expected = _pair(result, reference)
     with np.errstate(invalid="ignore"):

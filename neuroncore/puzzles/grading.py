@@ -1,8 +1,8 @@
 """Stars for a solution of a puzzle, and the hint for its mistake.
 
-A mistake is recognized by its effect. For this, the best known solution is also run with each
-typical mistake of the puzzle. If this run has the same error message, wrong result or bottleneck as
-a solution, the solution gets the hint of the mistake."""
+A mistake is recognized by its effect. The best known solution is also run with each typical
+mistake. If one of these runs has the error message, the wrong result or the bottleneck of a
+solution, the solution gets the hint of this mistake."""
 
 from __future__ import annotations
 

@@ -105,10 +105,10 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
     """Set boxes[w] for each window w, from the column ROW on.
 
-    Window w has the geometry table[geometry[w]] and begins at element offset[w]. At an unknown
-    offset, its box is the whole storage. DENSE is set if the window fills its box. Otherwise START
-    is the first byte of its pattern in the area, and OWN_FORM its form; both are -1 for dense
-    windows."""
+    Window w has the geometry table[geometry[w]] and begins at element offset[w]. If the offset is
+    unknown, the box is the whole storage. DENSE is 1 if the window fills its box; then START and
+    OWN_FORM are -1. Otherwise START is the first byte of the window's pattern in the area, and
+    OWN_FORM the form."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         boxes[w, START], boxes[w, OWN_FORM] = -1, -1

@@ -314,8 +314,8 @@ class Replay:
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step.
 
-        The first step has one. Later, one is due at a multiple of `_apart` steps, if at least as
-        many bytes were written as the last snapshot copied. So copying takes no longer than
+        One is due before the first step. Later, one is due at every `_apart`-th step, if at least
+        as many bytes were written as the last snapshot copied. So copying takes no longer than
         executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0

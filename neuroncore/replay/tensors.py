@@ -40,8 +40,8 @@ def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> d
 
 
 def narrow_inputs(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return copies, in the caller's format, of the inputs that memory stores in a wider format, by
-    number of the storage. `arrays`: as in `inputs_in_memory`."""
+    """Return copies of the inputs that memory stores in a wider format, by number of the storage.
+    The copies have the caller's format. `arrays` is as in `inputs_in_memory`."""
     widened = [item for item in setting.inputs if memory.hbm.held(item.dtype) is not item.dtype]
     if not widened:
         return {}

@@ -90,9 +90,8 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
 def usual_tolerance(result: Any, reference: Any) -> float:
     """Return the relative L2 error that is allowed: 0 if the result consists of integers.
 
-    Otherwise return the larger of two tolerances: the tolerance for the format of the result, and
-    the tolerance for the format of the reference. For float32 and integers the tolerance is 1e-5.
-    For a narrower float it is the gap between 1 and the next number of the format."""
+    Otherwise it is the larger tolerance of the formats of result and reference. It is 1e-5 for
+    float32 and integers. For a narrower float it is the gap between 1 and the next number."""
     form = lookup(np.asarray(result).dtype)
     if form.is_integer:
         return 0.0

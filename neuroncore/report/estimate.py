@@ -61,11 +61,9 @@ ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
 class Kind(NamedTuple):
-    """The class of an estimate.
-
-    Its fields are the limit, the order in which the compiler issues instructions, the writer of
-    descriptors (`Policy.writer`), and the reason why the compiled form is uncertain. Without such a
-    reason, this field is ""."""
+    """The class of an estimate: the limit, the order in which the compiler issues instructions, the
+    writer of descriptors (`Policy.writer`), and the reason why the compiled form is uncertain, or
+    ""."""
 
     limit: str
     order: str
@@ -165,11 +163,11 @@ def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
 
 
 def classes(kind: Kind) -> Sequence[str]:
-    """Return the names of the five nested classes of an estimate, widest first.
+    """Return the names of the five classes of an estimate, from all estimates to the narrowest
+    class.
 
-    The widest class contains all estimates. In each narrower class, one more property is the same
-    for all estimates. These properties are whether the compiled form is certain, the order of the
-    compiler, the writer of descriptors, and the limit."""
+    In each class, one more property is the same: whether the compiled form is certain, the order of
+    the compiler, the writer of descriptors, and the limit."""
     form = IN_DOUBT if kind.doubt else KNOWN
     ordered = f"{kind.order} {form}"
     written = f"{ordered}, descriptors by {kind.descriptors}"
@@ -180,11 +178,10 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """Return the range of each class that has measurements, rounded outward to thousandths.
 
     The ends of a range are two weighted quantiles of the ratios in its class. The ratios of the
-    next wider class are added with a total weight of BORROWED. So a small class has nearly the
-    range of the wider class. The classes KNOWN and IN_DOUBT get no ratios of ALL: estimates of
-    uncertain forms have larger errors, so each of the two classes would distort the other. Each of
-    n measurements from one source has the weight 1 / sqrt(n), because their errors are similar, but
-    not identical."""
+    next wider class are added, with a total weight of BORROWED, so a small class has nearly the
+    range of the wider class. KNOWN and IN_DOUBT get no ratios of ALL, which would mix small and
+    large errors. A measurement among n of one source has the weight 1 / sqrt(n), because their
+    errors are similar, but not identical."""
     known = list(residuals)
     source_counts = Counter(r.source for r in known)
     ratios = np.array([r.ratio for r in known])

@@ -146,9 +146,8 @@ def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Arra
 def levels(elements: Array, lost: Array | None, side: int) -> Array:
     """Return the thumbnail of a tile [P, F]: levels of at most `side` by `side` pixels.
 
-    The level is 0 if any element of the pixel is uninitialized (flagged in `lost`), and 255 if all
-    are initialized but not all are finite. Otherwise the level shows the mean of the elements, from
-    1 for the minimum of the tile to 254 for its maximum."""
+    0 means that an element of the pixel is uninitialized (`lost`), and 255 that one is not finite.
+    Otherwise the level is the mean, from 1 for the tile's minimum to 254 for its maximum."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
     inside = numbers[finite]

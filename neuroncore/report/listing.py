@@ -23,12 +23,11 @@ LEFT_OUT = {
 def listing(form: Compiled) -> Iterator[str]:
     """Yield a row for each source line and each kind of instruction on it, in order of first use.
 
-    The row shows the number of instructions on each queue. If the compiler merges some of them, the
-    row also shows how many are left. The row ends with the number of instructions that the compiler
-    omits, and the reason.
+    A row shows the number of instructions on each queue, and how many remain if some are merged. It
+    ends with the number that the compiler omits, and the reason.
 
-    Then yield the transfers that the compiler adds for tiles that do not fit. Each row shows the
-    tile, its size, and the source line before which the transfer runs."""
+    Then yield a row for each transfer that the compiler adds for tiles that do not fit: the tile,
+    its size, and the source line before which it runs."""
     columns = form.program.columns()
     line, call = columns.line, columns.call
     pairs, first, pair_of = np.unique(

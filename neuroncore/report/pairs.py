@@ -1,10 +1,9 @@
 """The probability that one of two variants of a kernel is faster.
 
-The estimates of variants that do the same work have similar errors, so even a small difference
-shows which variant is faster. The more the work differs, the larger the difference must be. The
-fitted numbers (`Sureness`) are in pairs.toml, which bench/calibration/pairs.py computes from
-measurements. A chain is a group of variants of one kernel that one harness measured on one
-machine."""
+Estimates of variants with the same work have similar errors, so even a small difference shows which
+is faster. If the work differs more, the difference must be larger. The fitted numbers (`Sureness`)
+are in pairs.toml, from bench/calibration/pairs.py. A chain is a group of variants of one kernel
+that one harness measured on one machine."""
 
 from __future__ import annotations
 
@@ -162,10 +161,9 @@ def in_order(first: Variant, second: Variant) -> float:
 def fitted(variants: Iterable[Variant]) -> Sureness:
     """Return the numbers for which the measured order of all pairs within chains is most likely.
 
-    A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
-    probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR. One more pair
-    of weight 1 is added, which counts as half right. `most` is the weighted fraction of these pairs
-    that are in the right order, but at least 0.5."""
+    A chain of n variants has n (n - 1) / 2 pairs of weight 2 / n. `most`, the highest probability,
+    is the weighted share of pairs in the right order, among those whose x (`Sureness`) is at least
+    FAR, but at least 0.5. One more pair of weight 1 counts as half right."""
     known_variants = list(variants)
     chains = _chains(known_variants)
     rows = [

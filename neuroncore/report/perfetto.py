@@ -1,7 +1,7 @@
 """A timeline as Chrome Trace Events, which Perfetto opens (ui.perfetto.dev, "Open trace file").
 
-Times are whole nanoseconds, as in Perfetto, written as microseconds. Text that similar instructions
-share is generated once."""
+Times are whole nanoseconds, as Perfetto stores them, but the format writes them in microseconds.
+Text that similar instructions share is generated once."""
 
 from __future__ import annotations
 
@@ -113,12 +113,10 @@ def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dic
     """Yield the events of a trace. Each timeline is a process.
 
     Every instruction is a slice on the row of its queue. A transfer that an engine issues is also a
-    slice on the engine's row. A slice lists operands with the same shape, format and memory
-    together. It omits arguments with default values, and the time of the result if that is the end
-    of the slice.
+    slice on the engine's row. A slice shows similar operands together, and omits default arguments.
 
-    `flows` chooses the arrows. "path": along the critical path. "all": to each instruction from the
-    instruction that it waited for. "none": no arrows."""
+    `flows`: the arrows: "none", "path" for the critical path, or "all" for all waits, from the
+        cause to the waiting instruction"""
     for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 

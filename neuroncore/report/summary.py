@@ -44,10 +44,13 @@ SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 
 @dataclass(frozen=True)
 class Product:
-    """The work of a call in the array of the Tensor engine. The call takes `count` pairs of
-    LDWEIGHTS and MATMUL instructions. Each pair has `flops` flops. It reads `weights_bytes` and
-    `moving_bytes` bytes per partition of the two operands. A cell of the array multiplies `at_once`
-    pairs of numbers at a time. `transposes` tells whether the product is a transpose."""
+    """The work of a call in the array of the Tensor engine.
+
+    `count`: the number of pairs of LDWEIGHTS and MATMUL instructions
+    `flops`: the flops of each pair
+    `weights_bytes`, `moving_bytes`: the bytes per partition that each pair reads
+    `at_once`: how many pairs of numbers a cell multiplies at a time
+    `transposes`: whether it is a transpose"""
 
     count: int
     flops: int
@@ -207,13 +210,10 @@ def _streams(call: Call) -> list[str]:
 
 
 def product(call: Call, machine: Machine) -> Product | None:
-    """Return the work of a call in the array of the Tensor engine, or None if the call does not use
-    the array.
+    """Return the work of a call in the array of the Tensor engine, or None without such work.
 
-    A product with float32 weights takes several pairs of instructions, for the upper and the lower
-    bits, unless the weights are zeros and ones. A transpose takes one pair if the engine has a mode
-    for it.
-    """
+    float32 weights take several pairs of instructions, for upper and lower bits, unless they are
+    zeros and ones. A transpose takes one pair if the engine has a mode for it."""
     traits = call.instruction.traits
     if call.engine is not engine.tensor or not (traits.multiplies or traits.transposes):
         return None
@@ -331,10 +331,9 @@ def union_ns(begin: Array, end: Array) -> float:
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     """Return the counts and active times of engines.
 
-    An engine is active from the begin of an instruction until its result is available, as in
-    published profiles of attention and of isolated copies. Such intervals may overlap. Loads of
-    activation tables are not included, because the active times in profiles of attention are too
-    short to include them."""
+    An engine is active until the result of its instruction is available, as in published profiles
+    of attention and of isolated copies. Intervals may overlap. Loads of activation tables are not
+    included: active times in profiles of attention are too short for them."""
     fields: dict[str, Any] = {}
     durations = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
@@ -405,12 +404,12 @@ def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
 
 
 def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
-    """Return fields: the utilization of the array's peak, and of the bandwidth of the core's HBM
-    stack. Transposes do not count as model flops.
+    """Return the utilization of the array's peak, and of the bandwidth of the core's HBM stack.
+    Transposes do not count as model flops.
 
-    Published hfu figures of trn2 count the flops of all instructions of a float32 product. But they
-    are relative to the peak of both cores of a logical core, and mfu is relative to the peak of one
-    core. So `hfu_estimated_percent` may be less than mfu."""
+    Published hfu figures of trn2 count the flops of all instructions of a float32 product, relative
+    to the peak of both cores of a logical core. mfu is relative to one core, so it may be more than
+    `hfu_estimated_percent`."""
     machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s
     hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]

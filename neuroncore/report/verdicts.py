@@ -54,12 +54,10 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that take most of the critical path, in the order in which they appear on
-    it.
+    """Return the lines that take most of the critical path, in the order of the path.
 
-    There are at most CHAIN_LINES lines, each with at least CHAIN_SHARE of the time. If no line
-    takes CHAIN_SHARE, return the longest line. `lines` must be sorted by time, the longest
-    first."""
+    They are at most CHAIN_LINES lines with at least CHAIN_SHARE of the time each, or else the
+    longest line. `lines` must be sorted by time, the longest first."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)

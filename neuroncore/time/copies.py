@@ -27,10 +27,10 @@ def merged(program: Program, bank_bytes: int) -> Array:
     """Return, for each copy out of PSUM, the first of the copies with which it is merged; -1 for
     this first copy, and for all other instructions.
 
-    Copies are merged if they make the same call at the same line, each directly after a transpose,
-    and write adjacent bytes. Together they read at most one bank. In the profiles of attention on
-    trn2 in the repository trainium-kernel-fusion, four transposes of 128 columns share a bank and
-    one copy. Eight transposes with 16-bit elements have more than 512 columns, and a copy each."""
+    Copies are merged if they make the same call at the same line, directly after transposes, and
+    write adjacent bytes. Together they read at most one bank. Profiles of attention on trn2 show
+    this (trainium-kernel-fusion, a repository): four transposes of 128 columns share a bank and a
+    copy. Eight transposes with 16-bit elements exceed 512 columns, and each has its own copy."""
     columns, heads = program.columns(), np.full(len(program), -1, np.int32)
     sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
     sizes = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in sources]

@@ -1,10 +1,12 @@
 """Timing: the timelines of programs on a machine. Values of tensors are not used.
 
-Each engine and each DMA ring issues its instructions in the order of the program, except where a
-compiler would change this order (`policy`). Loads and stores have separate DMA rings, so that a
-store that waits does not delay loads. An instruction waits for three things: for the data that it
-reads or overwrites (`loops.dependencies`), for space in SBUF and PSUM (`prepare`), and for other
-cores at meetings (`meetings`)."""
+Each engine and each DMA ring issues its instructions in program order, unless a compiler changes it
+(`policy`). Loads and stores have separate rings, so that a waiting store does not delay loads. An
+instruction waits for three things:
+
+* the data that it reads or overwrites (`loops.dependencies`),
+* space in SBUF and PSUM (`prepare`),
+* other cores at meetings (`meetings`)."""
 
 from __future__ import annotations
 

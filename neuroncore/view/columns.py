@@ -220,9 +220,9 @@ def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
 def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
     """Return the columns of a page for the rows of a device's trace.
 
-    For each row, `raw` contains the times in ticks, the row that it waited for (-1 for none), and
-    the numbers of its operands' boxes. A row of `raw["boxes"]` is one box: [area, first partition,
-    number of partitions, first byte, number of bytes]."""
+    `raw`: for each row, its times in ticks, the row that it waited for (-1 for none), and the boxes
+        of its operands. raw["boxes"] lists the boxes: [area, first partition, number of partitions,
+        first byte, number of bytes]."""
     begin, queue, cause = raw["begin"], raw["queue"], raw["cause"]
     rows = np.arange(len(begin))
     area, row, rows_of, byte, size = raw["boxes"].T

@@ -107,10 +107,9 @@ def spec(name: str, _: Path) -> Spec:
 def assignment(year: str) -> Assignment | None:
     """Return the tests in the harness of a year; None if `year` is not a year of the course.
 
-    In 2025, a performance test with pooling gives points only if all correctness tests pass. A
-    performance test without pooling gives points only if all correctness tests without pooling
-    pass. The course runs the harness once with --test_maxpool and once without, and counts the
-    better score."""
+    In 2025, a performance test gives points only if correctness tests pass: all tests for a
+    performance test with pooling, otherwise all tests without pooling. The course runs the harness
+    with and without --test_maxpool, and counts the better score."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]

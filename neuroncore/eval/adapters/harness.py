@@ -1,10 +1,8 @@
 """Makes specifications from problems of autocomp. A problem is a harness: a Python file with a
-reference kernel, a mark at which a candidate is inserted, and a test that calls both kernels with
-random inputs.
+reference kernel, a place for a candidate, and a test that calls both on random inputs.
 
-The inputs for a seed are the arguments of the first call in the test. This process runs the
-reference kernel. A candidate may use all names of the harness, except names that need torch.
-"""
+The inputs for a seed are the arguments of the test's first call. This process runs the reference
+kernel. A candidate may use all names of the harness that do not need torch."""
 
 from __future__ import annotations
 

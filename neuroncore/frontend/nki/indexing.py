@@ -345,11 +345,12 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view for `plain`, the view that `ap` makes.
+        """Return the run-time offset of this view for `plain`, the view that `ap` makes. Raises
+        ViewError in three cases:
 
-        Raises ViewError if `ap` was passed an offset (`free` is False), if this view has several
-        offsets or an index that selects, and if its step is not a whole number of elements of
-        `plain`."""
+        * `ap` was passed an offset (`free` is False).
+        * This view has several offsets, or an index that selects elements.
+        * The step of the offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         hint = "call ap on the whole tensor, and pass the run-time offset of the view to it"

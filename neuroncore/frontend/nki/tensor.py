@@ -37,8 +37,8 @@ class Assigned(Patterned):
         """Write a part of the tensor.
 
         On the chip, tensor_copy writes a tile, as in the vendor's migration guide. In HBM, dma_copy
-        writes a tile in SBUF, a tensor in HBM, or a number that memset first writes to a tile.
-        Kernels that run in the vendor's simulator of 0.3 store results in this way (trnrand).
+        writes a tile or a tensor; memset first writes a number to a tile. Kernels for the vendor's
+        simulator of 0.3 store results in this way (trnrand).
 
         Raises SignatureError for other values. In HBM, raises BufferKindError for a tile in PSUM,
         and ShapeError if shapes differ in more than axes of size 1."""
@@ -223,13 +223,12 @@ class NkiTensor(Assigned):
         return self.window(shape, self.strides, self.offset, dynamic=(chosen,))
 
     def indirect(self, index: Tile, num_elem: int | None = None) -> NkiTensor:
-        """Return a view [P, num_elem] of the elements whose offsets are in `index`, a tile [P, K]
-        in SBUF. The offsets are along the free axes. A read of the view gathers the elements, and a
-        write scatters to them.
+        """Return a view [P, num_elem] of elements along the free axes. A read of the view gathers
+        these elements, and a write scatters to them.
 
-        Each group of G = 16 consecutive partitions (32 for the Tensor engine) shares its offsets.
-        The offsets of a group are in the group's rows of `index`: offset i is in row i % G and
-        column i // G."""
+        `index`: a tile [P, K] in SBUF with the offsets of the elements. Each group of G = 16
+            consecutive partitions (32 for the Tensor engine) shares its offsets: offset i is in row
+            i % G of the group, column i // G."""
         if self.dynamic:
             raise self._chosen_at_run_time(self.ndim - 1)
         if not self.storage.on_chip or not self.is_contiguous():

@@ -23,13 +23,13 @@ _FLOAT, _DOUBLE, _INDEX, _LANE = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 def block(vectors: int, group: int = 1) -> Any:
     """Return the operation (s, x, out, k, ahead, accumulate), which computes a block of a product.
 
-    It sets the first ROWS x (`vectors` * LANES) elements of `out` to the chain of `k` groups of
-    rows, or adds the chain (see `loops.matmul`). Arrays are float32 matrices with unit stride along
-    rows.
+    The block is the first ROWS x (`vectors` * LANES) elements of `out`. It becomes the chain of `k`
+    groups of rows, or the chain is added (see `loops.matmul`). Arrays are float32 matrices with
+    unit stride along rows.
 
-    Its part of `out` is prefetched meanwhile. If `group` is 1, so is data of the next block: the
-    next `k` rows of `s`, and `k` elements of `x` from ahead[0] on, ahead[1] elements apart. They
-    need not exist."""
+    The operation prefetches the block of `out`. If `group` is 1, it also prefetches data of the
+    next block: the next `k` rows of `s`, and `k` elements of `x` from ahead[0] on, ahead[1]
+    elements apart. They need not exist."""
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -242,9 +242,9 @@ def _products(builder: Any, weights: list[Any], moving: Any) -> Any:
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a * b + c with one rounding.
 
-    Without an instruction for this, float64 is used, which is exact for the product. The sum is
-    rounded to odd: an inexact sum moves one step toward the lost part, and the second rounding
-    changes nothing (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
+    A processor without this instruction uses float64, in which the product is exact. The sum is
+    rounded to odd, so that the second rounding changes nothing: an inexact sum moves one step
+    toward the lost part (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
     algorithms using rounding to odd", 2008)."""
     if FUSED:
         kind = ir.FunctionType(a.type, [a.type] * 3)

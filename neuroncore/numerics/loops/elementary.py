@@ -321,8 +321,8 @@ def arctan(x: Array, out: Array) -> None:
 
 @compiled
 def rsqrt(x: Array, out: Array) -> None:
-    """1 / sqrt(x): a quotient in the type of x, and then one correction of third order with an
-    error of at most 2^-60. This is several times as fast as a root and a quotient in float64."""
+    """1 / sqrt(x): a quotient in the type of x, and one correction of third order. The error is at
+    most 2^-60. This is several times as fast as a root and a quotient in float64."""
     for i in range(x.shape[0]):
         near = np.float64(x.dtype.type(1.0) / np.sqrt(x[i]))
         error = fma(-np.float64(x[i]) * near, near, 1.0)

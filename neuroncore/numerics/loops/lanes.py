@@ -145,7 +145,7 @@ class Lanes:
         return self._lanes(self.builder.bitcast(picked, self.value.type))
 
     def lowest(self, bits: int) -> Lanes:
-        """Return the lowest `bits` bits of each lane, in lanes of this width."""
+        """Return the lowest `bits` bits of each lane, as lanes of `bits` bits."""
         if bits == self.value.type.element.width:
             return self
         return self._lanes(self.builder.trunc(self.value, self._of(ir.IntType(bits))))

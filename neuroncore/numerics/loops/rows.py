@@ -15,8 +15,8 @@ Array = npt.NDArray[Any]
 
 @compiled
 def moments(x: Array, out: Array) -> None:
-    """out[p] = count, mean and sum of (x - mean)^2 of row p's elements at even positions, then the
-    same for its elements at odd positions."""
+    """out[p] = (count, mean, sum of (x - mean)^2) of the even elements of row p, then of the odd
+    elements."""
     rows, columns = x.shape
     for p in range(rows):
         for parity in range(2):

@@ -39,9 +39,8 @@ def _wide_or_nan(width: int, u: Lanes, word: Lanes) -> Lanes:
 
 
 def _steps(magnitude: Lanes, word: Lanes, least: Lanes, shift: Lanes, per_unit: Lanes) -> Lanes:
-    """Return the code without its sign. `per_unit` is 1 divided by the smallest subnormal. The
-    magnitude is counted in smallest subnormals by floating-point arithmetic, which is exact
-    here."""
+    """Return the code without its sign: the magnitude in units of the smallest subnormal.
+    Floating-point arithmetic is exact here. `per_unit` is 1 divided by this unit."""
     count = magnitude.as_float() * per_unit.as_float()
     below = count.to_word()
     rest = (count - below.to_float()) * 2.0**32

@@ -1,9 +1,9 @@
 """Tensors with block axes, and the addresses that a kernel chooses for their tiles.
 
 The axes before the partition axis are block axes. A block is a tuple with one index for each of
-them, and has one tile in separate storage. It is allocated when the kernel first uses the tile, and
-released when no line of the kernel can name the tile any more (`lifetimes`). So only tiles in use
-occupy the chip."""
+them. The tile of a block has separate storage, which is allocated when the kernel first uses the
+tile. It is released when no line of the kernel can name the tile any more (`lifetimes`). So only
+tiles in use occupy the chip."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Raise SignatureError if an instruction that writes to an explicit address needs an operand
-    that the kernel does not pass: it would need an address too.
+    """Raise SignatureError if an instruction that writes to an explicit address has a hidden
+    operand, which would need an address too.
 
-    Such operands are the zeros of an activation without bias, unless the compiler makes them
-    (`bias_is_made`), and the identity matrix of a transpose on the Tensor engine."""
+    An activation without a bias has a tile of zeros, unless the compiler makes it (`bias_is_made`).
+    A transpose on the Tensor engine has an identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} must have a bias, because it writes to a tensor at an explicit address",

@@ -359,9 +359,10 @@ class Mask:
 
     def __bool__(self) -> bool:
         """Return the mask's value if it is the same for all elements. Otherwise raise
-        DynamicControlError. But older kernels join masks by `and`. There this mask gets the
-        comparisons of all operands, and the result is False, so that Python takes this mask as the
-        value of the `and`."""
+        DynamicControlError.
+
+        Older kernels join masks by `and`. In this case the mask gets the comparisons of all
+        operands. The result is False, so that Python takes this mask as the value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True

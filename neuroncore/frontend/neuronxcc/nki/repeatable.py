@@ -117,12 +117,11 @@ def _body(frame: FrameType) -> Body | None:
 
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
-    """Return the `for` loops in the functions of a file, each with (names of the function, nested
+    """Return the `for` loops in the functions of a file, as pairs (names of the function, nested
     loops from the outermost to this one).
 
-    Each has two keys, because Python reports the position of a loop that fetches its next element
-    in two ways: Python 3.11 and 3.12 report the span of the loop, and Python 3.13 that of its
-    iterable."""
+    A loop has two keys. While it fetches its next element, Python 3.11 and 3.12 report its span,
+    but Python 3.13 the span of its iterable."""
     loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):

@@ -1,10 +1,9 @@
 """Instructions and new tiles of an iteration, which later iterations can repeat
 (`known_iterations`).
 
-The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither:
-its tiles have equal Views (shape, strides, format and memory), and other arguments are equal. So
-the Call is the same. The row, the record of the instruction, differs only in storages and
-offsets."""
+The function of an instruction (`issue`) binds and checks its arguments. A repetition does neither,
+because its tiles have equal Views (shape, strides, format and memory), and its other arguments are
+equal. So the Call is the same, and the record differs only in storages and offsets."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Turns calls that return a tile into instructions that have a destination.
 
 On the device `t[i, j] = nisa.exp(x)` is one instruction, and so is `psum[...] += nisa.nc_matmul(a,
-b)`. If the source stores the value of a call into a subscript next, the call is delayed until the
-assignment names the destination. Other calls are issued at once, into a new tile. At most one call
-is delayed; it is issued before any later instruction.
+b)`. So a call is delayed if the source stores its value into a subscript next: the assignment names
+the destination. Other calls are issued at once, into a new tile. At most one call is delayed. It is
+issued before any later instruction.
 
 A slot is the tile that is assigned to. A box is a rectangle of elements of a tile (`boxes`)."""
 
@@ -448,8 +448,8 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
 def _set(slot: Tensor, value: Any) -> None:
     """Fill a slot with a number, by memset.
 
-    A DMA copies a constant if no engine can start at the slot's first partition in SBUF, and a
-    filled tile to a slot in HBM, as in nki-llama-nyu."""
+    DMA is used in two cases. If no engine can start at the slot's first partition in SBUF, a
+    constant is copied. If the slot is in HBM, as in nki-llama-nyu, a filled tile is copied."""
     core = current()
     if not slot.storage.on_chip:
         check_write(slot, {"value": value})

@@ -384,8 +384,8 @@ class Template:
 
     def learn(self, other: Template) -> bool:
         """Learn the effect of a variable from another noted iteration, and return whether this was
-        possible: it has the same events, and exactly one variable with an unknown effect
-        differs."""
+        possible. The iteration must have the same events. Exactly one variable with an unknown
+        effect must differ."""
         pairs = zip(self._values, other._values, strict=True)
         unknown = [n for n, (a, b) in enumerate(pairs) if a != b and not self._is_known[n]]
         if len(unknown) != 1 or not self._is_like(other):

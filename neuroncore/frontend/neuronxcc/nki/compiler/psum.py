@@ -29,9 +29,10 @@ def mod_alloc(
 ) -> Allocation:  # fmt: skip
     """Return an allocation that reuses banks of PSUM.
 
-    Blocks along a block axis use several banks in turn, from `base_bank` on; `num_bank_tiles` lists
-    how many, for each block axis. `base_partition` and `num_par_tiles` do the same for partitions,
-    and `base_addr` and `num_free_tiles` for bytes in a bank."""
+    Blocks with successive indices use banks in turn. Along block axis k there are
+    `num_bank_tiles[k]` banks. The first is `base_bank`. `num_par_tiles` and `base_partition`
+    determine partitions in the same way, and `num_free_tiles` and `base_addr` the byte in the
+    bank."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (

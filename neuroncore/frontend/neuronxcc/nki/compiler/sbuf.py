@@ -28,9 +28,9 @@ def mod_alloc(
 ) -> Allocation:  # fmt: skip
     """Return an allocation that reuses places in SBUF.
 
-    Blocks along a block axis use several adjacent places in turn, from byte `base_addr` on;
-    `num_free_tiles` lists how many, for each block axis. `base_partition` and `num_par_tiles` do
-    the same for partitions."""
+    Blocks with successive indices use adjacent places in turn. Along block axis k there are
+    `num_free_tiles[k]` places. The first place is at byte `base_addr`. `num_par_tiles` and
+    `base_partition` determine partitions in the same way."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (

@@ -55,12 +55,11 @@ def composed(
 ) -> Tensor:  # fmt: skip
     """Apply `function`, a function of today's API, to tiles of the older API.
 
-    The mask and the result have the shape of the first tile. `cut`(tile, box, shape) returns the
-    part of each other tile for a box that the mask chooses.
-
-    With `axis`, the function works along these free axes, and is called once for each position
-    along the others. If it `folds`, the result lacks these axes, or has size 1 there
-    (`keepdims`)."""
+    `mask`: chooses elements; it has the shape of the first tile, and so has the result
+    `cut`: cut(tile, box, shape) returns the part of another tile for a box of chosen elements
+    `axis`: free axes along which the function works. It is called once for each position along the
+        other free axes.
+    `folds`: whether the result lacks these axes; with `keepdims` they have size 1"""
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
     space = tiles[0].shape

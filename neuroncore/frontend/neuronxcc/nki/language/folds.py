@@ -138,8 +138,8 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Return x @ y, or x.T @ y with `transpose_x`, in PSUM. Issues nc_matmul. First tensor_copy
-    copies operands in PSUM to SBUF, and for x @ y, nc_transpose transposes x."""
+    """Return x @ y, or x.T @ y with `transpose_x`, in PSUM. Issues nc_matmul, after tensor_copy for
+    operands in PSUM, and after nc_transpose of x for x @ y."""
     check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
