@@ -73,8 +73,8 @@ from neuroncore.core.binding import (
     kinds,
     member,
     numbered,
-    our_fault,
     settle,
+    unexpected,
 )
 from neuroncore.core.core import current, running
 from neuroncore.core.legality import misused
@@ -93,7 +93,7 @@ new = object.__new__  # takes half as long as a call of the class
 FREE = {  # names of the module that the functions use: no parameter may have such a name
     *("MISSING", "NkiInstruction", "PSUM", "SKIP", "Tile", "VirtualRegister", "are_tiles"),
     *("arguments", "current", "execute", "frame_at", "kinds", "member", "misused", "new"),
-    *("numbered", "our_fault", "resolve", "running", "settle", "spread", "staged", "zero"),
+    *("numbered", "resolve", "running", "settle", "spread", "staged", "unexpected", "zero"),
 }
 
 
@@ -184,7 +184,7 @@ def _issue_body(instruction: Instruction) -> Iterator[str]:
     yield "except NOT_OURS:"
     yield "    raise"
     yield "except Exception as error:"
-    yield f"    raise our_fault({clause}, core, error) from error"
+    yield f"    raise unexpected({clause}, core, error, locals()) from error"
     yield "issued = new(NkiInstruction)"
     yield "issued.program, issued.row = program, row"
     yield "return issued"

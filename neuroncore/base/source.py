@@ -326,7 +326,7 @@ def source_text(path: Path, errors: str = "strict") -> str:
     content = path.read_bytes()
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        return io.TextIOWrapper(io.BytesIO(content), encoding, errors).read()
+        return io.TextIOWrapper(io.BytesIO(content), encoding).read()
     # an unknown encoding, an encoding of other things than text (hex), or bytes that are not in it
     except (SyntaxError, LookupError, UnicodeError) as error:
         if errors != "strict":

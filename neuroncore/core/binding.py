@@ -12,12 +12,13 @@ takes the arguments that vary between uses. This module defines:
 * the errors for arguments that do not fit its signature (`settle`),
 * offsets that are known only when an instruction runs (`resolve`),
 * the Run of a Call (`stage`),
-* the error for faults of neuroncore (`our_fault`), which are never reported as mistakes of the
-  kernel."""
+* the error for exceptions that no rule raised (`unexpected`): faults of neuroncore are never
+  reported as mistakes of the kernel."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ import numpy as np
 from neuroncore.base import source
 from neuroncore.base.errors import (
     REPORT,
+    DtypeError,
     EmulatorError,
     NeuronError,
     NotEmulated,
@@ -156,9 +158,22 @@ def signature_of(instruction: Instruction) -> inspect.Signature:
 NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 
-def our_fault(instruction: Instruction, core: Core, error: Exception) -> EmulatorError:
+def unexpected(
+    instruction: Instruction, core: Core, error: Exception, scope: Mapping[str, Any]
+) -> NeuronError:
     """Return the error for an exception that no rule of the instruction raises: a fault of
-    neuroncore."""
+    neuroncore, or of a kernel that passes an integer beyond all floats. `scope` has the
+    arguments."""
+    if isinstance(error, OverflowError):
+        for name, value in scope.items():
+            if isinstance(value, int) and abs(value) > sys.float_info.max:
+                return DtypeError(
+                    f"{instruction.name}: {name} is an integer beyond all floating-point numbers",
+                    argument=name,
+                    expected="at most 3.4e38, the greatest number of float32",
+                    got=f"about 2^{abs(value).bit_length() - 1}",
+                    because="the number is converted to float32",
+                )
     site = core.birthplace()
     where = "" if site is None else f"{source.place_of(site)}: "
     cause = f"{type(error).__name__}: {error}"

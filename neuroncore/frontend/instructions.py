@@ -36,8 +36,8 @@ from neuroncore.core.binding import (
     kinds,
     member,
     numbered,
-    our_fault,
     settle,
+    unexpected,
 )
 from neuroncore.core.core import current, running
 from neuroncore.core.legality import misused
@@ -295,7 +295,7 @@ def activate2(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ACTIVATE2, core, error) from error
+        raise unexpected(ACTIVATE2, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -443,7 +443,7 @@ def activation(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ACTIVATION, core, error) from error
+        raise unexpected(ACTIVATION, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -587,7 +587,7 @@ def activation_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ACTIVATION_REDUCE, core, error) from error
+        raise unexpected(ACTIVATION_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -735,7 +735,7 @@ def affine_select(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(AFFINE_SELECT, core, error) from error
+        raise unexpected(AFFINE_SELECT, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -840,7 +840,7 @@ def all_gather(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ALL_GATHER, core, error) from error
+        raise unexpected(ALL_GATHER, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -963,7 +963,7 @@ def all_gather_v(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ALL_GATHER_V, core, error) from error
+        raise unexpected(ALL_GATHER_V, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1063,7 +1063,7 @@ def all_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ALL_REDUCE, core, error) from error
+        raise unexpected(ALL_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1168,7 +1168,7 @@ def all_to_all(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ALL_TO_ALL, core, error) from error
+        raise unexpected(ALL_TO_ALL, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1291,7 +1291,7 @@ def all_to_all_v(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(ALL_TO_ALL_V, core, error) from error
+        raise unexpected(ALL_TO_ALL_V, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1365,7 +1365,7 @@ def bn_aggr(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(BN_AGGR, core, error) from error
+        raise unexpected(BN_AGGR, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1440,7 +1440,7 @@ def bn_stats(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(BN_STATS, core, error) from error
+        raise unexpected(BN_STATS, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1532,7 +1532,7 @@ def collective_permute(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(COLLECTIVE_PERMUTE, core, error) from error
+        raise unexpected(COLLECTIVE_PERMUTE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1641,7 +1641,7 @@ def collective_permute_implicit(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(COLLECTIVE_PERMUTE_IMPLICIT, core, error) from error
+        raise unexpected(COLLECTIVE_PERMUTE_IMPLICIT, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1773,8 +1773,8 @@ def collective_permute_implicit_current_processing_rank_id(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(
-            COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, core, error
+        raise unexpected(
+            COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, core, error, locals()
         ) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
@@ -1898,7 +1898,7 @@ def collective_permute_implicit_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(COLLECTIVE_PERMUTE_IMPLICIT_REDUCE, core, error) from error
+        raise unexpected(COLLECTIVE_PERMUTE_IMPLICIT_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -1973,7 +1973,7 @@ def core_barrier(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(CORE_BARRIER, core, error) from error
+        raise unexpected(CORE_BARRIER, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2073,7 +2073,7 @@ def dma_compute(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(DMA_COMPUTE, core, error) from error
+        raise unexpected(DMA_COMPUTE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2176,7 +2176,7 @@ def dma_copy(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(DMA_COPY, core, error) from error
+        raise unexpected(DMA_COPY, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2285,7 +2285,7 @@ def dma_transpose(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(DMA_TRANSPOSE, core, error) from error
+        raise unexpected(DMA_TRANSPOSE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2383,7 +2383,7 @@ def dropout(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(DROPOUT, core, error) from error
+        raise unexpected(DROPOUT, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2526,7 +2526,7 @@ def exponential(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(EXPONENTIAL, core, error) from error
+        raise unexpected(EXPONENTIAL, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2634,7 +2634,7 @@ def iota(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(IOTA, core, error) from error
+        raise unexpected(IOTA, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2741,7 +2741,7 @@ def local_gather(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(LOCAL_GATHER, core, error) from error
+        raise unexpected(LOCAL_GATHER, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2815,7 +2815,7 @@ def max8(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(MAX8, core, error) from error
+        raise unexpected(MAX8, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2907,7 +2907,7 @@ def memset(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(MEMSET, core, error) from error
+        raise unexpected(MEMSET, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -2991,7 +2991,7 @@ def nc_find_index8(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_FIND_INDEX8, core, error) from error
+        raise unexpected(NC_FIND_INDEX8, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3100,7 +3100,7 @@ def nc_match_replace8(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_MATCH_REPLACE8, core, error) from error
+        raise unexpected(NC_MATCH_REPLACE8, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3243,7 +3243,7 @@ def nc_matmul(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_MATMUL, core, error) from error
+        raise unexpected(NC_MATMUL, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3379,7 +3379,7 @@ def nc_matmul_mx(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_MATMUL_MX, core, error) from error
+        raise unexpected(NC_MATMUL_MX, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3502,7 +3502,7 @@ def nc_matmul_sparse(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_MATMUL_SPARSE, core, error) from error
+        raise unexpected(NC_MATMUL_SPARSE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3582,7 +3582,7 @@ def nc_n_gather(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_N_GATHER, core, error) from error
+        raise unexpected(NC_N_GATHER, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3667,7 +3667,7 @@ def nc_stream_shuffle(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_STREAM_SHUFFLE, core, error) from error
+        raise unexpected(NC_STREAM_SHUFFLE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3755,7 +3755,7 @@ def nc_transpose(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NC_TRANSPOSE, core, error) from error
+        raise unexpected(NC_TRANSPOSE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3859,7 +3859,7 @@ def nonzero_with_count(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(NONZERO_WITH_COUNT, core, error) from error
+        raise unexpected(NONZERO_WITH_COUNT, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -3946,7 +3946,7 @@ def quantize_mx(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(QUANTIZE_MX, core, error) from error
+        raise unexpected(QUANTIZE_MX, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4044,7 +4044,7 @@ def rand2(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RAND2, core, error) from error
+        raise unexpected(RAND2, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4115,7 +4115,7 @@ def rand_get_state(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RAND_GET_STATE, core, error) from error
+        raise unexpected(RAND_GET_STATE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4192,7 +4192,7 @@ def rand_set_state(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RAND_SET_STATE, core, error) from error
+        raise unexpected(RAND_SET_STATE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4377,7 +4377,7 @@ def range_select(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RANGE_SELECT, core, error) from error
+        raise unexpected(RANGE_SELECT, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4433,7 +4433,7 @@ def rank_id(dst: Any = MISSING, *extra: Any, **unknown: Any) -> NkiInstruction:
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RANK_ID, core, error) from error
+        raise unexpected(RANK_ID, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4504,7 +4504,7 @@ def reciprocal(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RECIPROCAL, core, error) from error
+        raise unexpected(RECIPROCAL, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4613,7 +4613,7 @@ def reduce_scatter(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(REDUCE_SCATTER, core, error) from error
+        raise unexpected(REDUCE_SCATTER, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4676,7 +4676,7 @@ def register_load(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(REGISTER_LOAD, core, error) from error
+        raise unexpected(REGISTER_LOAD, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4757,7 +4757,7 @@ def register_move(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(REGISTER_MOVE, core, error) from error
+        raise unexpected(REGISTER_MOVE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4842,7 +4842,7 @@ def register_store(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(REGISTER_STORE, core, error) from error
+        raise unexpected(REGISTER_STORE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -4913,7 +4913,7 @@ def rng(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(RNG, core, error) from error
+        raise unexpected(RNG, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5055,7 +5055,7 @@ def scalar_tensor_tensor(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(SCALAR_TENSOR_TENSOR, core, error) from error
+        raise unexpected(SCALAR_TENSOR_TENSOR, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5205,7 +5205,7 @@ def select_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(SELECT_REDUCE, core, error) from error
+        raise unexpected(SELECT_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5324,7 +5324,7 @@ def sendrecv(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(SENDRECV, core, error) from error
+        raise unexpected(SENDRECV, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5398,7 +5398,7 @@ def sequence_bounds(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(SEQUENCE_BOUNDS, core, error) from error
+        raise unexpected(SEQUENCE_BOUNDS, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5465,7 +5465,7 @@ def set_rng_seed(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(SET_RNG_SEED, core, error) from error
+        raise unexpected(SET_RNG_SEED, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5547,7 +5547,7 @@ def tensor_copy(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_COPY, core, error) from error
+        raise unexpected(TENSOR_COPY, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5652,7 +5652,7 @@ def tensor_copy_predicated(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_COPY_PREDICATED, core, error) from error
+        raise unexpected(TENSOR_COPY_PREDICATED, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5734,7 +5734,7 @@ def tensor_partition_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_PARTITION_REDUCE, core, error) from error
+        raise unexpected(TENSOR_PARTITION_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5827,7 +5827,7 @@ def tensor_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_REDUCE, core, error) from error
+        raise unexpected(TENSOR_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -5980,7 +5980,7 @@ def tensor_scalar(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_SCALAR, core, error) from error
+        raise unexpected(TENSOR_SCALAR, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -6119,7 +6119,7 @@ def tensor_scalar_cumulative(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_SCALAR_CUMULATIVE, core, error) from error
+        raise unexpected(TENSOR_SCALAR_CUMULATIVE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -6291,7 +6291,7 @@ def tensor_scalar_reduce(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_SCALAR_REDUCE, core, error) from error
+        raise unexpected(TENSOR_SCALAR_REDUCE, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -6383,7 +6383,7 @@ def tensor_tensor(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_TENSOR, core, error) from error
+        raise unexpected(TENSOR_TENSOR, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -6524,7 +6524,7 @@ def tensor_tensor_scan(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TENSOR_TENSOR_SCAN, core, error) from error
+        raise unexpected(TENSOR_TENSOR_SCAN, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued
@@ -6621,7 +6621,7 @@ def topk(
     except NOT_OURS:
         raise
     except Exception as error:
-        raise our_fault(TOPK, core, error) from error
+        raise unexpected(TOPK, core, error, locals()) from error
     issued = new(NkiInstruction)
     issued.program, issued.row = program, row
     return issued

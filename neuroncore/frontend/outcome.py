@@ -232,13 +232,20 @@ def check(function: Callable[..., Any], result: Any, cores: Sequence[Core], inpu
     kernel may return arguments unchanged. Kernels without an instruction are not refused, because
     guides of the SDK use such kernels to show views and sizes.
 
-    Raises SignatureError for a generator or an array of the host, and BufferKindError for a tensor
-    that a collective reads or writes."""
-    if inspect.isgenerator(result):
+    Raises SignatureError for a generator, an async function or an array of the host, and
+    BufferKindError for a tensor that a collective reads or writes."""
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise SignatureError(
             f"{_name(function)} is a generator",
             because="the device runs a kernel from its first line to its last",
             hint="return the results instead of yielding them",
+        )
+    if inspect.iscoroutine(result):
+        result.close()  # otherwise Python warns that nothing awaits it
+        raise SignatureError(
+            f"{_name(function)} is an async function",
+            because="a kernel has nothing to await",
+            hint="remove the word async from the definition",
         )
     values = leaves(result)
     for value in values:

@@ -72,6 +72,19 @@ def test_a_fault_of_the_emulator_names_the_line_of_the_kernel(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_an_integer_beyond_all_floats_is_a_mistake_of_the_kernel(number):
+    device = Device()
+    x, out = device.tile(np.ones((3, 5), np.float32)), device.zeros((3, 5))
+    for call, name in [
+        ((nisa.memset, out, number), "value"),
+        ((nisa.tensor_scalar, out, x, nl.multiply, 0.5, False, nl.add, number), "operand1"),
+        ((nisa.range_select, out, x, nl.less, nl.less, 1, number), "bound1"),
+    ]:
+        with pytest.raises(errors.DtypeError, match=f"{name} is an integer beyond all floating"):
+            device.call(*call)
+
+
 @pytest.mark.parametrize("kind", [MemoryError, RecursionError, OSError])
 def test_a_lack_of_memory_of_the_host_is_not_a_fault_of_the_emulator(kind, monkeypatch):
     device = Device()

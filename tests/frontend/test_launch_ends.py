@@ -50,6 +50,22 @@ def test_a_kernel_is_not_a_generator():
     with pytest.raises(SignatureError, match="lazy is a generator"):
         lazy(values(3, 7))
 
+    @nki.jit
+    async def lazy_and_async(x):
+        yield x
+
+    with pytest.raises(SignatureError, match="lazy_and_async is a generator"):
+        lazy_and_async(values(3, 7))
+
+
+def test_a_kernel_is_not_an_async_function():
+    @nki.jit
+    async def awaited(x):
+        return x
+
+    with pytest.raises(SignatureError, match="awaited is an async function"):
+        awaited(values(3, 7))
+
 
 @pytest.mark.parametrize(
     "compute,hint",

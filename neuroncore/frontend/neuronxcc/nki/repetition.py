@@ -17,7 +17,7 @@ import numpy.typing as npt
 from neuroncore.base.errors import KernelError, NeuronError
 from neuroncore.clause.instruction import Call
 from neuroncore.core.arguments import plan
-from neuroncore.core.binding import NOT_OURS, our_fault
+from neuroncore.core.binding import NOT_OURS, unexpected
 from neuroncore.core.core import Core
 from neuroncore.frontend.neuronxcc.nki.notes import NewBlock, NewTile, StorageKind
 from neuroncore.frontend.neuronxcc.nki.results import explain, new
@@ -130,7 +130,7 @@ def fault(core: Core, call: Call, error: Exception) -> Exception:
         explain(call.name, error)
     if isinstance(error, NOT_OURS):
         return error
-    ours = our_fault(call.instruction, core, error)
+    ours = unexpected(call.instruction, core, error, {})
     ours.__cause__ = error
     return ours
 
