@@ -190,12 +190,20 @@ class SourceFiles:
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
         """Return the functions that call instructions, except tests. They are checked in a file
-        without kernels: kernels in other files may call them."""
+        without kernels at module level: kernels in other files may call them. The
+        kernels inside a function are checked instead of it, as the rest runs on the host."""
         first = self.modules.first
-        helpers = (
-            function for function in _functions(first) if not function.name.startswith("test")
-        )
-        return [(first, function) for function in helpers if self._issues(first, function)]
+        found: list[Definition] = []
+        for helper in _functions(first):
+            if helper.name.startswith("test"):
+                continue
+            kernels: list[Definition] = [
+                inner
+                for inner in inside(helper)
+                if isinstance(inner, ast.FunctionDef) and self.is_launched(first, inner)
+            ]
+            found += kernels or ([helper] if self._issues(first, helper) else [])
+        return [(first, function) for function in found]
 
     def _launched_kernels(self) -> Iterator[tuple[Module, Definition]]:
         """Yield the kernels that the file launches, also from other files, and the functions that

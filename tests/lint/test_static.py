@@ -272,3 +272,27 @@ def build(scale):
     file = tmp_path / "k.py"
     file.write_text(text)
     assert check(str(file), None, static=True).findings == []
+
+
+def test_only_the_kernel_of_a_factory_is_checked(tmp_path):
+    text = """
+import numpy as np
+import nki, nki.isa as nisa, nki.language as nl
+
+rng = np.random.default_rng(0)
+
+def build(names):
+    if not names:
+        raise ValueError("no names")
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=x)
+        scale = rng.random()
+        return out
+    return kernel(rng.random((4, 4)))
+"""
+    file = tmp_path / "k.py"
+    file.write_text(text)
+    (found,) = check(str(file), None, static=True).findings
+    assert found.code == "IMPURE_KERNEL" and found.place.line == 14
