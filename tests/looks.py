@@ -1,49 +1,38 @@
-"""Checks of pages in a browser: the text of the first screen at three sizes, visible faults of the
-layout, and the CPU time until the page is complete."""
+"""Checks of pages in a browser: the text of the first screen at three sizes, and visible faults of
+the layout."""
 
 from pathlib import Path
-
-import tabs
 
 SIZES = (1440, 900, "light"), (1024, 768, "dark"), (390, 844, "light")
 VIEW = Path(__file__).with_name("view")
 FAULTS, SCREEN = (
     (VIEW / name).read_text("utf-8").partition("\n")[2] for name in ("look.js", "screen.js")
 )
+# The source is the same for all panes, so it is checked once.
 PANES = f"""async () => {{
-    const faults = {FAULTS}, found = [];
+    const faults = {FAULTS}, found = faults();
     for (const {{ dataset: {{ pane }} }} of document.querySelectorAll("#tabs button")) {{
         view.set({{ pane }});
         await view.drawn();
-        found.push(...faults().map((fault) => `${{pane}}: ${{fault}}`));
+        found.push(...faults(false).map((fault) => `${{pane}}: ${{fault}}`));
     }}
-    return found.concat(faults());
+    return found;
 }}"""
 FRAME = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
 
 class Eyes:
-    """One tab for many pages, because a new tab takes longer than a check of a page."""
+    """Checks of many pages in one tab."""
 
-    def __init__(self, opened):
-        context = opened.new_context(offline=True)
-        self.tab = tabs.Tab(context.new_page())
-        self.page, self.tools = self.tab.page, context.new_cdp_session(self.tab.page)
-        self.tools.send("Performance.enable", {"timeDomain": "threadTicks"})
-        self.seconds, self.glances = {}, 0
+    def __init__(self, tab):
+        self.tab, self.page, self.glances = tab, tab.page, 0
 
     def open(self, path):
-        """Open a page, and note the CPU time of its thread until it is complete and painted."""
-        self.page.goto("about:blank")
-        since = self._cpu()
+        """Open a page, and wait until it is painted."""
+        if self.page.url.startswith(path.as_uri()):  # the same page again, in another size
+            self.page.goto("about:blank")
         self.tab.open(path)
         self.page.evaluate(FRAME)
-        took = self._cpu() - since
-        self.seconds[path.stem] = min(took, self.seconds.get(path.stem, took))
-
-    def _cpu(self):
-        metrics = self.tools.send("Performance.getMetrics")["metrics"]
-        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
     def look(self, path, said, sizes=SIZES):
         """Check a page at each of the sizes, in light and dark. Return the words that are missing

@@ -64,23 +64,20 @@ def browser():
         opened.close()
 
 
-USUAL = {"viewport": {"width": 1400, "height": 900}, "offline": True}
-"""How tabs are that ask for nothing else."""
+USUAL = {"width": 1400, "height": 900}
 
 
 @contextmanager
-def tab(opened, **options):
-    """An empty tab. Tabs without options are the same one, because a new tab takes longer than most
-    tests."""
-    if options or not opened.contexts:
-        context = opened.new_context(**{**USUAL, **options})
-        page = context.new_page()
-    else:
-        context = opened.contexts[0]
-        page = context.pages[0]
+def tab(opened, viewport=USUAL, scheme="light", offline=True):
+    """An empty tab, of a browser without a network if `offline`. It is the same tab for all tests,
+    because a new one takes longer than most tests."""
+    if not opened.contexts:
+        opened.new_context().new_page()
+    (context,) = opened.contexts
+    (page,) = context.pages
+    context.set_offline(offline)
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme=scheme)
     made = Tab(page)
     yield made
-    if options:
-        context.close()
-    else:
-        made.leave()
+    made.leave()

@@ -1,5 +1,5 @@
-// The faults of the page on the screen, as sentences.
-() => {
+// The faults of the page on the screen, as sentences. The source is left out unless `withSource`.
+(withSource = true) => {
     const found = [], shown = (one) => one.checkVisibility({ visibilityProperty: true });
     if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than the window");
     const luminance = (color) => {
@@ -22,10 +22,11 @@
     });
     const inside = (box, one) => scrolls(one).every((edge) => box.top <= edge.bottom - 3 && box.bottom >= edge.top + 3);
     const boxes = [];
+    const hidden = "script, style, option, dialog:not([open])" + (withSource ? "" : ", #text");
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walk.nextNode(); node; node = walk.nextNode()) {
         const one = node.parentElement, text = node.data.trim();
-        if (!text || one.closest("script, style, option, dialog:not([open])") || !shown(one)) continue;
+        if (!text || one.closest(hidden) || !shown(one)) continue;
         const [a, b] = [ink(one), ground(one)];
         const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         if (contrast < 4.5) found.push(`contrast ${contrast.toFixed(2)}: ${text.slice(0, 40)}`);

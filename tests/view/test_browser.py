@@ -55,7 +55,7 @@ def test_the_first_screen_has_the_suggestions_and_the_lines_that_cost_most(
     chromium, file, run, size
 ):
     rows = sorted(run.lines, key=lambda row: -row["critical_ns"])
-    with tabs.tab(chromium, viewport={"width": size[0], "height": size[1]}) as opened:
+    with tabs.tab(chromium, {"width": size[0], "height": size[1]}) as opened:
         opened.open(file)
         assert opened.does("view.state.color") == "critical"
         hot = opened.text("#hot").split("\n")
@@ -289,7 +289,7 @@ def test_close_moments_are_distinguished(tab):
 @pytest.mark.parametrize("scheme, width", [("light", 1800), ("dark", 500)])
 def test_every_pane_draws_in_light_and_dark_wide_and_narrow(chromium, file, scheme, width):
     size = {"width": width, "height": 800}
-    with tabs.tab(chromium, color_scheme=scheme, viewport=size) as opened:
+    with tabs.tab(chromium, size, scheme) as opened:
         opened.open(file, "step=2")
         assert opened.does("document.documentElement.dataset.theme") == scheme
         for tab in opened.page.locator("#tabs button").all():

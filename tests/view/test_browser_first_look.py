@@ -90,14 +90,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def eyes(chromium, pytestconfig):
-    """A tab; at the end, print the CPU time of the pages that took longest to open."""
-    made = Eyes(chromium)
-    yield made
-    most = sorted(made.seconds.items(), key=lambda item: -item[1])[:3]
-    said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in most)
-    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print(f"\nCPU until the first screen is complete, most of {len(made.seconds)}: {said}")
+def eyes(chromium):
+    with tabs.tab(chromium) as tab:
+        yield Eyes(tab)
 
 
 def answers(core):

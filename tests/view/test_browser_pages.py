@@ -115,7 +115,7 @@ def test_the_outcome_is_the_first_line_and_the_line_of_an_error_is_marked(
     pages = [("right", [PageOutcome("right", "the results agree")]), ("failed", [None, failed])]
     for kind, outcomes in pages:
         page([replace(run.shown(None), outcome=one) for one in outcomes]).save(tmp_path / "p.html")
-        with tabs.tab(chromium, viewport={"width": size[0], "height": size[1]}) as opened:
+        with tabs.tab(chromium, {"width": size[0], "height": size[1]}) as opened:
             opened.open(tmp_path / "p.html")
             assert opened.text("#outcome").startswith(f"{kind}: ")
             assert opened.text("#said").startswith(f"{kind}: ")
