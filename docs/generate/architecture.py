@@ -97,9 +97,9 @@ about the hardware are in three places, and all other code reads these facts:
   the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.
 
-NKI has two dialects: today's API, and the older API `neuronxcc.nki`. The functions of the older API
-issue the same clauses under older names. With `--precision`, the same instructions are also
-executed in float64. `neuroncore score` schedules saved records.
+NKI has two dialects: today's API, and the older API `neuronxcc.nki`. Both issue the same
+instructions, under different names. With `--precision`, each instruction is also executed in
+float64. `neuroncore score` schedules saved records.
 
 ## Rooms
 

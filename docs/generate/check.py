@@ -59,10 +59,12 @@ In Python, use `Run.orders(N)` instead of the option. These orders never change:
 | advice | legal, but slower than necessary | 0 |
 
 The exit code is 2 for wrong usage and 3 for a fault of neuroncore. If a run ends early, the last
-line states the reason. The exit code is 1 if the Python code of a kernel raised an exception, or
-the functions that compute its arguments or its reference. If the exception is from a script, from
-the import of the kernel's file, or from an import that failed outside of the kernel, or if a limit
-ended the run, the exit code depends on the findings alone.
+line states the reason. The exit code then depends on the reason:
+
+* It is 1 for an exception in a kernel, or in a function that computes its arguments or its
+  reference.
+* It depends on the findings alone for an exception in a script, for a failed import outside of a
+  kernel, and for a limit that ended the run.
 
 `neuroncore run` also checks the source. It reports errors and warnings of the source as warnings,
 but with `--strict` it refuses a kernel with errors. In Python, `neuroncore.check(file, kernel=None,

@@ -133,10 +133,11 @@ def _rule(code: str, header: str, row: dict[str, str]) -> CodeRule:
     try:
         code_rule = CodeRule(code, **{"header": header if "example" in row else "", **row})  # type: ignore[arg-type]
     except TypeError as error:
-        raise DefinitionError(f"{code} of the table of codes: {error}") from None
+        raise DefinitionError(f"the entry {code} in the table of codes is wrong: {error}") from None
     if code_rule.severity not in SEVERITIES:
         raise DefinitionError(
-            f"{code} of the table of codes: {code_rule.severity!r} is not a severity"
+            f"the entry {code} in the table of codes is wrong: "
+            f"{code_rule.severity!r} is not a severity"
         )
     return code_rule
 

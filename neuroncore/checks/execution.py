@@ -143,8 +143,8 @@ def _refused(failure: dict[str, Any]) -> Finding:
 
 
 def _frames(stack: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the frames of a kernel's error as text, innermost first: the place, and integer
-    variables such as loop variables."""
+    """Yield the frames of a kernel's error as text, innermost first. Each text has the frame's
+    place, and its integer variables such as loop variables."""
     for depth, frame in enumerate(stack):
         numbers = [f"{name}={v}" for name, v in frame.items() if name not in ("function", "place")]
         inside = f" ({', '.join(numbers[:8])})" if numbers else ""

@@ -400,8 +400,8 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """A schedule at random. With probability STAYS, the first of the cores that can run continues:
-    the core of the last step if possible. Otherwise any of them does."""
+    """A schedule at random. With probability STAYS, it runs the first of the cores that can run:
+    the core of the last step if possible. Otherwise it runs a random one of these cores."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)

@@ -200,8 +200,8 @@ class SharedBoxes:
         return bool(((place > 0) & (before + other_length > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Add boxes of a core. Return the new number of each row of its `Program.box_table`; -1 if
-        not added.
+        """Add boxes of a core. Return the new number of the box in each row of the core's
+        `Program.box_table`; -1 for a box that is not added.
 
         `kept`: the rows to add"""
         boxes = uses.program.boxes()
@@ -390,8 +390,8 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return at most MOST_REPORTED findings for pairs of lines. Both use the same bytes of HBM in
-    an undefined order, and at least one writes.
+    """Return at most MOST_REPORTED findings. Each is about two lines that use the same bytes of HBM
+    in an undefined order. At least one of the lines writes.
 
     `uses`: an element for each core"""
     launch = launch_of(uses, world)

@@ -39,7 +39,7 @@ SHOWN = 4  # the most kinds of tiles that a message lists
 class Alive(NamedTuple):
     """The first tile that does not fit (`culprit`), and the tiles that are alive at its first use.
 
-    `kinds`: their number by memory, size, name and source line"""
+    `kinds`: the number of these tiles by memory, size, name and source line"""
 
     culprit: Area
     kinds: Counter[Area]

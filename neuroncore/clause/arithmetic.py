@@ -84,8 +84,8 @@ def rows(tile: Tile) -> Array:
 
 
 def scalar(operand: Any, like: Array) -> Any:
-    """Return an operand in a form that broadcasts to `like`: a constant, or a tile with one
-    element, or as many as `like`, per partition."""
+    """Return an operand in a form that broadcasts to `like`. The operand is a constant, or a tile
+    that has one element per partition, or as many elements as `like`."""
     if not isinstance(operand, Tile):
         return like.dtype.type(operand)
     values, lanes = operand.values(), len(like)

@@ -262,8 +262,8 @@ def _streams(call: Call, *names: str) -> list[View]:
 
 
 def _runs_on(view: View) -> bool:
-    """Return whether the innermost free axis is contiguous (ARCH2), which elements at an index are
-    assumed not to be."""
+    """Return whether the innermost free axis is contiguous (ARCH2). Elements that an index chooses
+    are assumed not to be contiguous."""
     if view.picked_by is not None:
         return False
     axes = zip(view.shape[1:], view.strides[1:], strict=True)
@@ -331,8 +331,8 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _by_powers(dst: View, src: View) -> bool:
-    """Return whether the rows of a load or store begin a power of two bytes apart in HBM: one row
-    for each partition, not adjacent."""
+    """Return whether a load or store has one row in HBM for each partition, and these rows begin a
+    power of two bytes apart. Adjacent rows don't count."""
     view = src if dst.on_chip else dst
     if dst.on_chip == src.on_chip or view.shape[0] == 1:
         return False

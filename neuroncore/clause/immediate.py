@@ -18,8 +18,8 @@ INT32 = (-(2**31), 2**31 - 1)
 
 @dataclass(frozen=True)
 class Immediate:
-    """Declares a parameter: a number from `low` to `high`, or a list of such numbers with `depth` 1
-    (2: a list of lists)."""
+    """Declares a parameter: a number from `low` to `high`. With `depth` 1 it is a list of such
+    numbers, with 2 a list of lists."""
 
     kind: type[int] | type[float] = int
     low: float = -inf

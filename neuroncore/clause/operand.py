@@ -38,9 +38,9 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 class Participation(NamedTuple):
     """How the cores of a rank take part in one collective.
 
-    `waits`: True if all of them meet; False if cores with equal numbers in their ranks meet
-    `once`: True if data is moved once for the rank; False if each core exchanges its own data with
-        the cores of the same number in other ranks"""
+    `waits`: whether all cores of the rank meet; otherwise a core meets only cores with the same
+        number in other ranks
+    `once`: whether data is moved once for the rank; otherwise each core exchanges its own data"""
 
     waits: bool
     once: bool
@@ -275,7 +275,7 @@ def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
     return StartPartitionError(
         f"{name} starts at partition {view.partition}, but {count} must start at {starts}",
         argument=name,
-        expected=f"partition {starts} as the first, because {name} has {count}",
+        expected=f"a first partition of {starts}, because {name} has {count}",
         got=f"partition {view.partition}",
         because="engines access partitions in groups of 32, 64 or 128",
         hint="copy the data to one of these partitions with nisa.dma_copy, or use the free axis "

@@ -234,8 +234,8 @@ def operand_of(**operands: str) -> Rule:
 def only_if(
     argument: str, partner: str, condition: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """Allow an argument only if `test` is true for the argument `partner`. `condition`: the same in
-    words."""
+    """Allow `argument` only if `test` is true for the argument of the parameter `partner`.
+    `condition` states this in words."""
 
     @rule(OperatorError, f"{argument} is allowed only if {partner} {condition}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -250,8 +250,8 @@ def only_if(
 
 
 def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any], Any]) -> Rule:
-    """Require an argument if `test` is true for the argument `partner`. `condition`: the same in
-    words."""
+    """Require `argument` if `test` is true for the argument of the parameter `partner`. `condition`
+    states this in words."""
 
     @rule(OperatorError, f"{argument} is needed if {partner} {condition}")
     def check(call: Call, machine: Machine) -> Fault | None:

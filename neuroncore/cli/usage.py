@@ -215,8 +215,8 @@ def add_world(parser: argparse.ArgumentParser) -> None:
         "--ranks",
         type=natural,
         metavar="N",
-        help="run the kernel on N ranks; the function that returns the arguments, and the "
-        "reference, receive the rank if they have a parameter `rank`",
+        help="run the kernel on N ranks; a parameter `rank` of the reference, or of the function "
+        "that returns the arguments, receives the rank",
     )
     parser.add_argument(
         "--lnc",

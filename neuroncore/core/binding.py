@@ -245,7 +245,8 @@ def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """The original arguments of an instruction, and its tiles at their current run-time offsets."""
+    """The arguments of one instruction as the kernel passed them, and its tiles at their current
+    run-time offsets."""
 
     core: Core
     call: Call

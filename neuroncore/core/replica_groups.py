@@ -69,7 +69,7 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
 
 
 def _with_ranks(core: Core, beyond: Sequence[int]) -> str:
-    """Return the hint for the ranks `beyond`, which are not launched: use other ranks, or launch
+    """Return the hint for ranks that are not launched (`beyond`): use other ranks, or launch
     more."""
     last, least = core.world.ranks - 1, max(beyond) + 1
     allowed = filter(world_limits().allow, range(least, MOST_CORES // core.world.cores + 1))
@@ -222,8 +222,8 @@ def _check_slots(displaced: bool) -> None:
 
 
 def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
-    """Report a group without all ranks of its chips: the collective `name` uses a mesh of whole
-    chips (nki-library's harness)."""
+    """Report a group that has only some ranks of a chip. The collective `name` needs whole chips,
+    because it uses their mesh (nki-library's harness)."""
     each = chip_ranks(core)
     chips = {rank // each for rank in group}
     if len(group) != len(chips) * each:

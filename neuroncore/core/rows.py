@@ -161,8 +161,8 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
         raise ShapeError(
             f"the index {index} can't pick the rows of {name}",
             argument=name,
-            expected=f"at least {rows:,} numbers in uint32: one column whose length is a multiple "
-            f"of {group}, or several columns of {whole:,} partitions",
+            expected=f"a uint32 index with at least {rows:,} numbers: one column with a multiple "
+            f"of {group} partitions, or several columns with {whole:,} partitions",
             got=f"{index.shape} {index.dtype}",
         )
     return index.codes().T.reshape(-1)[:rows]
@@ -187,7 +187,7 @@ def asked(
         return RowBlock(core, name, tile, rows, inside)
     worst = int(np.argmin(inside))
     raise OutOfBoundsError(
-        f"the index of {name} has row {rows[worst]} for partition {worst}",
+        f"the index of {name} selects row {rows[worst]} for partition {worst}",
         argument=name,
         expected=f"rows 0 to {dynamic.limit}",
         got=str(rows[worst]),

@@ -192,13 +192,12 @@ class _Operand:
 def _as_finite(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return (s, x, flags): operands with 0 for leftovers, and flags [M, N] of the product's
-    elements to which leftovers are moved.
+    """Return (s, x, flags) for a product that only moves numbers: the operands with 0 in place of
+    leftovers, and flags [M, N] of the elements to which leftovers are moved. Otherwise return s and
+    x unchanged, and None.
 
     `s`, `x`: shapes [K, M] and [K, N]
-    `in_s`, `in_x`: flags of their leftovers, or None
-
-    If the product doesn't only move numbers, return s, x and None."""
+    `in_s`, `in_x`: flags of their leftovers, or None"""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)

@@ -129,7 +129,8 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A waiting program: its point, its meeting, and its place in the source."""
+    """A waiting program: the point where it waits, the meeting there, and the place in its
+    source."""
 
     point: str
     meeting: _Meeting

@@ -122,7 +122,7 @@ def one_seed(
     """Replay a record on the inputs of hidden seed `number` of a case. Return the entries of a
     verdict (`judged`), and the `path` if the candidate passed (`eval.paths`).
 
-    If these inputs lead to another path than the record, the entries are `passed` (False) and
+    If these inputs lead to another path than the record, `passed` is False. The other entry is then
     `decisions`: the values that determine the path, up to the first that differs from the
         record."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))

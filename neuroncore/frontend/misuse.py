@@ -111,7 +111,7 @@ def _not_set(message: str) -> KernelError | None:
         return None
     return UnknownNameError(
         f"a tensor has no {match[2]!r}, and attributes cannot be set",
-        because="a tensor is device memory with the attributes of the API",
+        because="a tensor has only the attributes that the API defines",
         hint="use a variable, or an object that contains the tensor",
     )
 

@@ -19,7 +19,8 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function or class that is compiled for the device. `is_kernel`: the host launches it."""
+    """A function or class that is compiled for the device. `is_kernel`: whether the host launches
+    it."""
 
     module: Module
     node: Definition

@@ -49,11 +49,11 @@ class CollectiveTime(NamedTuple):
 
     @property
     def bus_bandwidth(self) -> float:
-        """The bandwidth of the links in GB/s, as nccom-test and NCCL's tests define it. It allows
-        to compare different numbers of ranks.
+        """The bandwidth of the links in GB/s, as nccom-test and NCCL's tests define it.
 
         It is the algorithm bandwidth times (n - 1) / n for each stage of the pattern (`STAGES`),
-        for n ranks. For a shift, it is the algorithm bandwidth."""
+        for n ranks. So bandwidths for different n can be compared. For a shift, it is the algorithm
+        bandwidth."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks

@@ -44,7 +44,7 @@ def by_alias(folder: str, aliases: Mapping[str, Iterable[str]]) -> dict[str, str
             other = alias if alias in aliases else meant.get(alias)
             if other is not None:
                 where = f"isa/{folder}/{name}.toml"
-                raise DefinitionError(f"{where}: aliases has {alias!r}, a name of {other}")
+                raise DefinitionError(f"{where}: the alias {alias!r} is already a name of {other}")
             meant[alias] = name
     return meant
 

@@ -13,10 +13,11 @@ from neuroncore.machine import FactReader
 class WorldLimits:
     """Limits on a world, the ranks that run a kernel together.
 
-    `ranks`, `multiple`: the number of ranks is one of these, or a multiple
+    `ranks`, `multiple`: the number of ranks must be one of `ranks`, or a multiple of `multiple`
     `replica_groups`: the most groups that contain a rank
-    `channels_of_servers`, `channels`: the number of channels (rings of links) of a group with ranks
-        on all chips of its servers, and of any other group
+    `channels_of_servers`: the number of channels (rings of links) of a group with ranks on all
+        chips of its servers
+    `channels`: the number of channels of any other group
     `kangaring_ranks`: the most ranks of KangaRing, an algorithm of collectives"""
 
     ranks: Sequence[int]

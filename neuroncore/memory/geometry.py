@@ -1,8 +1,8 @@
 """The layout of tiles in their storage, and the properties of tiles that calls depend on.
 
 Equal layouts are the same object, so data about a layout is found by identity. Nearly every new
-tile has a known layout. A table that grows too long is cleared. Equal objects may exist afterwards;
-then data is computed twice."""
+tile has a known layout. A table that grows too long is cleared. Then two equal objects may exist,
+and data about them is computed twice."""
 
 from __future__ import annotations
 

@@ -163,8 +163,8 @@ def _described(shape: Dims, name: str) -> str:
 class HbmMemory:
     """The main memory that the cores of one rank share.
 
-    The n-th allocation of a name in shared HBM returns the same tensor on all cores: they execute
-    the same program.
+    All cores execute the same program. So the n-th allocation of a name in shared HBM returns the
+    same tensor on all cores.
 
     `rounding`: converts float32 results of all engines to codes
     `wide`: whether floats narrower than float32 are stored as float32, in every memory"""
@@ -413,7 +413,7 @@ class Memory:
             raise StartPartitionError(
                 f"the tensor starts at partition {partition}, but {count} must start at {starts}",
                 argument="address",
-                expected=f"partition {starts} as the first, because the tensor has {count}",
+                expected=f"a first partition of {starts}, because the tensor has {count}",
                 got=f"partition {partition}",
                 because="engines address partitions in groups of 32, 64 or 128",
                 also="TEN404",

@@ -132,7 +132,7 @@ def _ones(bits: int) -> int:
     """Return the lower bits, which are set in every random word: only the upper `bits` bits are
     random. So a word is never below a threshold with the same upper bits."""
     if not 1 <= bits <= WORD:
-        raise UsageError(f"bits is {bits}; random words have from 1 to {WORD}")
+        raise UsageError(f"bits is {bits}; it must be from 1 to {WORD}")
     return (1 << WORD - bits) - 1
 
 

@@ -93,8 +93,8 @@ def uniform(i: Any) -> Array:
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Advance the states, and return the next numbers of XORWOW (Marsaglia): shift register plus
-    counter."""
+    """Advance the states, and return the next numbers of XORWOW (Marsaglia): the sums of a shift
+    register and a counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)

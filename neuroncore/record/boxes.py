@@ -247,13 +247,14 @@ class Areas(NamedTuple):
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of storages, which can be moved separately: each access is inside one piece. A
+    """The pieces of storages. Each access is inside one piece, so pieces can be moved separately. A
     tensor in HBM is one piece.
 
     `of_box`: the piece that contains each box
     `whole`: whether each box fills its piece
     `extents`: [row, row_end, byte, byte_end] of each piece
-    `on_chip`, `movable`: whether each piece is on chip; whether it is in SBUF without an address
+    `on_chip`: whether each piece is on chip
+    `movable`: whether each piece is in SBUF, at an address that the compiler chooses
     `width`, `nbytes`: the size of each piece in bytes per partition, and in bytes"""
 
     of_box: Array

@@ -206,10 +206,8 @@ class Data:
         return number
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """Add a register that an operation computes, and return its number.
-
-        `left`, `right`: registers; for "constant" `left` is the value, for "load" the loading
-            row"""
+        """Add a register that an operation computes from `left` and `right`, and return its number.
+        For "constant", `left` is the value. For "load", `left` is the row that loads."""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 

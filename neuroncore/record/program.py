@@ -383,7 +383,8 @@ class Program:
         return source.place_of(self.lines[line])
 
     def name_of(self, kind: Area) -> str:
-        """Return the name of a tensor, or the variable in the line of its allocation, or ""."""
+        """Return the name of a tensor. Without a name, return the variable to which the line of its
+        allocation assigns, or ""."""
         born = self.place(kind.line).text if kind.line >= 0 else ""
         variable = ASSIGNED.match(born)
         return kind.name or (variable[1] if variable else "")

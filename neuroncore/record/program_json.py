@@ -99,8 +99,8 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     program.order, program.left_out = tables["order"], int(tables["left_out"])
     if program.order not in get_args(Order) or program.left_out < 0:
         raise ValueError(
-            f"the order is {program.order!r}, and {program.left_out} instructions are left out: "
-            "one of the two is not valid"
+            f"the order ({program.order!r}) or the number of instructions that are left out "
+            f"({program.left_out}) is not valid"
         )
     program.dge = tables.get("dge", False) is True  # older files have no entry "dge"
     program.software = tables.get("software", False) is True
@@ -189,7 +189,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
         hash(argument)
     elif argument is not None:
         raise ValueError(
-            f"{name} of {call.name} is {argument!r:.40}, but its value differs by instruction"
+            f"{name} of {call.name} is {argument!r:.40}, but a call must not fix this value"
         )
     return {name: argument}
 

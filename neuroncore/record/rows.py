@@ -71,8 +71,11 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Some elements of a tensor. `tensor` is the number of its storage. The first element is at
-    `offset`, in elements, before indices move the window (`moves`)."""
+    """Some elements of a tensor.
+
+    `tensor`: the number of its storage
+    `offset`: the position of the first element, in elements
+    `moves`: the parts of the position that indices add at run time"""
 
     tensor: int
     geometry: Geometry

@@ -76,8 +76,8 @@ class Uses(NamedTuple):
     """The first and the last row that use each tensor, and whether the first has a template and
     writes the whole tensor.
 
-    `after_parts`: operands that read a tensor after a row with a template has written only a
-        part"""
+    `after_parts`: the operands that read a tensor whose previous use wrote only a part of it, in a
+        row with a template"""
 
     first_row: Array
     last_row: Array

@@ -293,7 +293,7 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row. For the arguments see `CoreState`."""
+    """Return the state of a core before a row. `CoreState` explains `loaded`."""
     images = core.memory.images.items()
     return CoreState(
         row=row,

@@ -118,7 +118,8 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """Return the distance between both codes of each element, in units in the last place."""
+    """Return the distance between the codes of the plain reading and the emulator, in units in the
+    last place."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:

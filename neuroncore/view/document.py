@@ -46,9 +46,8 @@ MOST = 1_000_000  # instructions on a page
 class PageWindow:
     """The part of a run that a page shows: the instructions from `first` to `last` (exclusive).
 
-    If `ns` is True, `first` and `last` are times in nanoseconds. Then the part contains the
-    instructions that execute between these times, and all instructions between the first and the
-    last of them in program order."""
+    If `ns` is True, these are times in nanoseconds: the part contains all instructions from the
+    first to the last that runs between them."""
 
     first: float
     last: float
@@ -85,9 +84,11 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 
 @dataclass(frozen=True)
 class PageOutcome:
-    """The outcome of a run. `text` describes it. If `kind` is "failed", `text` is the message of
-    the error, and `place` its line in the user's code, if there is such a line. If `kind` is
-    "wrong", `maps` contains the number of each wrong result, and the map of its differences."""
+    """The outcome of a run.
+
+    `text`: describes it
+    `place`: the line of the error in the user's code, if `kind` is "failed"
+    `maps`: if `kind` is "wrong", the number of each wrong result and the map of its differences"""
 
     kind: Literal["right", "wrong", "failed"]
     text: str
@@ -164,11 +165,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class Opening:
-    """How a page opens: at a `line` of a `file`, and with the selection `at`. Without `file`, the
-    line is in the file of the first instruction. If no instruction is at or after the line, the
-    page opens as without it. The selection is the part of an address after #, such as
-    "step=60&pane=memory". A `watched` page is loaded again when its reader returns to it, because
-    the file may have been written again."""
+    """How a page opens.
+
+    `file`, `line`: the line that it shows; by default in the file of the first instruction. Without
+        an instruction at or after the line, it has no effect.
+    `at`: the selection: the part of an address after #, such as "step=60&pane=memory"
+    `watched`: whether the page is loaded again when its reader returns, because the file may be
+        new"""
 
     line: int | None = None
     file: str | None = None

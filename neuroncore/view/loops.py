@@ -15,11 +15,11 @@ KEPT = 8  # boxes of each operand of a call
 
 
 def ranks(key: Array, box: Array, keys: int) -> Array:
-    """Return a rank for each use of a box by an operand. key[k] is the number of the operand of use
-    k, below `keys`.
+    """Return a rank for each use of a box by an operand: 1 plus the number of other boxes that the
+    operand has used since its last use of this box. The rank is 0 beyond KEPT boxes, and at the
+    first use.
 
-    If the operand has used n different boxes since it last used this box, the rank is n + 1. The
-    rank is 0 if n is KEPT or more, or if the operand has never used this box."""
+    `key`: key[k] is the operand of use k, below `keys`"""
     kept, rank = np.full((keys, KEPT), -1, np.int32), np.empty(len(key), np.uint8)
     _ranks.over(len(key))(key, box, kept, rank)
     return rank

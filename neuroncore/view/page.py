@@ -152,12 +152,11 @@ def _json(value: Any) -> str:
 
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return calls in a form that takes less space: `forms` and `of`.
+    """Return calls in a form that takes less space.
 
-    Calls are grouped by their JSON text without numbers. A form is the text of one group, with a
-    hole for each number. For each hole there is a column of numbers, with an entry for each call of
-    the group. A column that equals an earlier column is replaced by the index of that column. `of`
-    contains the index of each call's form."""
+    `forms`: the distinct JSON texts of calls, with a hole for each number. Each hole has a column
+        with the numbers of all calls of the form, or the index of an equal column before it.
+    `of`: the index of each call's form"""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:

@@ -38,9 +38,9 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """A server for the page of launches on a port of 127.0.0.1 (0 for any free port), until it is
-    closed. A notebook displays the page. Raises UsageError if the port is in use, or is not a valid
-    port."""
+    """A server for the page of launches on a port of 127.0.0.1 (0: any free port), until it is
+    closed. A notebook displays the page. Raises UsageError for a port that is in use or not
+    valid."""
 
     def __init__(self, launches: Sequence[Shown], port: int = 0, opening: Opening = USUAL) -> None:
         self.launches, self._opening = launches, opening

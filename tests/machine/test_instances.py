@@ -112,7 +112,9 @@ def test_a_name_of_two_instances_is_refused(monkeypatch):
     load = instances.load
     monkeypatch.setattr(instances, "load", lambda name: same if "2.3x" in name else load(name))
     instances.aliases.cache_clear()
-    with pytest.raises(DefinitionError, match=r"'trn2u\.48xlarge', a name of trn2\.3xlarge"):
+    with pytest.raises(
+        DefinitionError, match=r"'trn2u\.48xlarge' is already a name of trn2\.3xlarge"
+    ):
         instances.aliases()
 
 

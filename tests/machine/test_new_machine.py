@@ -89,8 +89,8 @@ raise SystemExit(main(["run", "mine.py::kernel", "--target", "inf7", "--args", "
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({**NEW, ALIASES: ALIASES}, "'gen4', a name of trn3"),
-        ({**NEW, ALIASES: 'aliases = ["trn1"]'}, "'trn1', a name of trn1"),
+        ({**NEW, ALIASES: ALIASES}, "'gen4' is already a name of trn3"),
+        ({**NEW, ALIASES: 'aliases = ["trn1"]'}, "'trn1' is already a name of trn1"),
         ({**NEW, 'name = "trn3"': 'name = "trn3"'}, "name is 'trn3', but the file has the name"),
         ({**NEW, 'api_version = "gen4"': 'api_version = "v5"'}, "must be gen and a number: 'v5'"),
     ],

@@ -195,7 +195,7 @@ def test_a_row_out_of_bounds_is_refused():
         nki.simulate_kernel(kernel, numbers(200, F), rows)
     assert type(caught.value) is IndexError
     assert isinstance(caught.value.__cause__, OutOfBoundsError)
-    with pytest.raises(OutOfBoundsError, match="has row 200"):
+    with pytest.raises(OutOfBoundsError, match="selects row 200"):
         nki.jit(kernel)(numbers(200, F), rows)
 
 

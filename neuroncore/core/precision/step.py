@@ -82,7 +82,8 @@ class Written:
 
 @dataclass(eq=False)
 class Joining:
-    """An input that changes from float64 to the chip's values in one evaluation of the sample.
+    """An input of the sample that has float64 values first, and the chip's values in later
+    evaluations.
 
     `real`, `exact`: tiles with the chip's and the float64 values; None for accumulator registers
     `energy`: the squared errors by the line that caused them"""

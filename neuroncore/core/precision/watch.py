@@ -288,8 +288,8 @@ def _runs_small(
 def _reaches(tile: Tile) -> int:
     """Return a bound on the magnitude of integers that were just written.
 
-    For narrow formats, it is SUSPICIOUS if an integer at an end of the range may be saturated, and
-    otherwise 0."""
+    In a narrow format, an integer at an end of the range may be saturated. The bound is then
+    SUSPICIOUS, and otherwise 0."""
     if tile.dtype in WIDE_INTEGERS:
         bound = _measured(tile)
         _remember(tile, True, bound)

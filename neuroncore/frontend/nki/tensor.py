@@ -93,7 +93,7 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
     return SignatureError(
         f"{type(value).__name__} can't be assigned to {slot}: only instructions write to tiles "
         "on the chip",
-        expected="a tile in sbuf or psum, which is copied",
+        expected="a tile in sbuf or psum",
         got=f"{value!r:.60}",
         hint=hint,
     )
@@ -246,7 +246,7 @@ class NkiTensor(Assigned):
                 position=0,
                 expected=f"shape ({self.shape[0]}, columns)",
                 got=f"shape {index.shape}",
-                because="each partition of the tensor has a row of the index",
+                because="the index needs a row for each partition of the tensor",
             )
         count = index.size if num_elem is None else num_elem
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:

@@ -57,8 +57,9 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
     """Return the number of finite elements, and three figures about their errors |real - exact|.
 
     They are the sum of squares, the sum of squares in units in the last place of `exact`, and the
-    largest error in such units. The second is the mean square error divided by the mean square
-    unit, times the number: a mean of ratios would be dominated by results near 0.
+    largest error in such units. The second figure is the mean square error divided by the mean
+    square unit, times the number of elements: a mean of ratios would be dominated by results near
+    0.
 
     `mantissa`, `least`: the format has this many bits of fraction, and subnormals below 2^least"""
     count, error, units, greatest = 0, 0.0, 0.0, 0.0

@@ -91,7 +91,7 @@ def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
         raise OutOfBoundsError(
             f"bytes {byte} to {byte + size - 1} of bank {bank} are not in psum",
             argument="buffer",
-            expected=f"bytes 0 to {bank_bytes - 1} of banks 0 to {psum.banks - 1}",
+            expected=f"bytes from 0 to {bank_bytes - 1}, in a bank from 0 to {psum.banks - 1}",
             got=str(numbers),
             also="NLA001 (allocated memory out of bound)",
         )

@@ -404,7 +404,7 @@ class Mask:
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
         """Return the mask for a tile with permuted axes: axis k of the result is axis `order[k]`.
-        `shape` is the shape of the tile before."""
+        `shape` is the shape of the tile before the permutation."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 

@@ -96,7 +96,8 @@ class _Known:
     """An instruction of the template, which numbers its tiles.
 
     `slots`: (position among the arguments, number) of each tile of the instruction
-    `moving`: the slots with another tile in each iteration; `again.arguments` has the others
+    `moving`: the slots whose tile changes from iteration to iteration. The other tiles are in
+        `again.arguments`.
     `new`: the tiles that no earlier instruction uses"""
 
     __slots__ = "again", "dst", "is_noted", "marks", "moving", "new", "slots", "step", "words"

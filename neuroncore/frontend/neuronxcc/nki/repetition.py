@@ -41,12 +41,12 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. `operands` has (name, kind, place, geometry, position) of
-    each tile:
+    """An instruction of an iteration. For each tile, `operands` has a tuple of:
 
     `name`: the name of the argument
-    `kind`: the kind of the tile's storage
-    `place`: its position among new storages (MADE) or earlier blocks (BLOCK), or itself (FIXED)
+    `kind`: the kind of the tile's storage (MADE, BLOCK or FIXED)
+    `place`: the position among the new storages (MADE), the position among the blocks that exist
+        before the iteration (BLOCK), or the storage itself (FIXED)
     `geometry`: the shape, strides and format
     `position`: the position of the offset among the iteration's numbers"""
 

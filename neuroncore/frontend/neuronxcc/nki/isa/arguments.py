@@ -181,11 +181,11 @@ def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None =
 
 
 def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:
-    """Issue an instruction, and return its result: a tile of shape (P, `columns`) for the P
-    partitions of `operand`, in the format `dtype` if given.
+    """Issue an instruction, and return its result: a tile of shape (P, `columns`), where P is the
+    number of partitions of `operand`. The format is `dtype`, by default the format of `operand`.
 
-    A mask chooses elements of `operand`: all columns are written in their partitions. `values` is
-    the `locals()` of the API's function."""
+    A mask chooses elements of `operand`. In the partitions of these elements, all columns are
+    written. `values` is the `locals()` of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]
