@@ -478,8 +478,8 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding for cores whose order matters, at the second access of the first reversed
-    race; without a place if none is reversed.
+    """Return the finding for cores whose order matters. Its place is the second access of the first
+    reversed race. If no race is reversed, it has no place.
 
     `flipped`: flags the reversed races
     `order`: the core of each step"""

@@ -135,7 +135,7 @@ class Replay:
             self.forward()
 
     def to_step(self, step: int) -> None:
-        """Move to the position before a step. `steps` is the position at the end."""
+        """Move to the position before step `step`, or to the end if `step` equals `steps`."""
         if not 0 <= step <= self.steps:
             raise UsageError(f"the record has no step {step}: it has {self.steps} steps")
         if step < self.step:

@@ -52,7 +52,7 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """Return the dependencies with a flag, as new arrays `first` and `needs`.
+    """Return only the dependencies with a flag, as new arrays `first` and `needs`.
 
     `first`, `needs`: instruction i depends on the instructions needs[first[i]:first[i + 1]]
     `kept`: kept[k] is the flag of needs[k]"""

@@ -450,7 +450,7 @@ class Patterned(Indexed):
                 f"the partition axis steps by {self.strides[0]}",
                 argument="pattern",
                 position=0,
-                expected=f"{row}, the elements of one partition of the tensor",
+                expected=f"{row}: a partition of the tensor has {row} elements",
                 because="an access takes consecutive partitions",
             )
         skip = 1 if indirect else first

@@ -327,7 +327,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
 
 
 def static_cast(input_data: Any, dtype: Any) -> Any:
-    """Return the data in another format. tensor_copy converts a tile, and numpy an array."""
+    """Return the data in another format. A tile is converted by tensor_copy, an array by numpy."""
     if not is_tile(input_data):
         return np.asarray(input_data).astype(format_of(dtype, position=1).numpy)
     return isa.tensor_copy(input_data, dtype=dtype)
