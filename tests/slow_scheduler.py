@@ -19,13 +19,15 @@ SHAPE = (128, 16)  # of each tensor; its elements are numbered row by row
 @dataclass
 class Step:
     """One instruction: its queue, or the queues that may have it, the bytes of each operand that it
-    reads and those that it writes, and its cost on each queue."""
+    reads and those that it writes, its cost on each queue, and for how long the compiler expects it
+    to occupy each queue."""
 
     queues: tuple
     operands: list
     writes: set
     call: int = -1
     costs: dict | None = None
+    expected_ns: dict | None = None
     left_open: bool = False  # whether the kernel names the engine
 
     @property
@@ -55,13 +57,13 @@ def waits_for(steps, i):
 
 
 def dealt(steps, policy, semaphore_ns, left_out):
-    """Return the queue of each instruction: the one on which it ends first, if instructions begin
-    in program order and transfers move their bytes one after the other. Instructions that are left
-    out take no time."""
+    """Return the queue of each instruction: the one on which the compiler expects it to end first,
+    if instructions begin in program order and transfers move their bytes one after the other.
+    Instructions that are left out take no time."""
     free, end, moved, result = dict.fromkeys(QUEUES, 0.0), [], 0.0, []
     for i, step in enumerate(steps):
         ready = max((end[j] for j in waits_for(steps, i)), default=0.0)
-        ends = {q: max(ready, free[q]) + step.costs[q].busy_ns for q in step.queues}
+        ends = {q: max(ready, free[q]) + step.expected_ns[q] for q in step.queues}
         queue = min(step.queues if policy.rewrites else step.queues[:1], key=ends.__getitem__)
         result.append(queue)
         if left_out[i]:

@@ -402,8 +402,9 @@ def left_open(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for a call, the preferred engine
     first.
 
-    The call goes to the engine that ends it first, and to the preferred engine if both end it at
-    the same time. An engine that the kernel names is the only choice.
+    The call goes to the engine that the compiler expects to end it first, and to the preferred
+    engine if it expects both to end it at the same time. An engine that the kernel names is the
+    only choice.
 
     In 17 published profiles GpSimd executes none of the calls that name no engine. On trn1, Vector
     executes nearly none of the calls that name no engine and read PSUM. In bmm these calls take 0.1

@@ -15,7 +15,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.time.loops import allocation as native
 from neuroncore.time.loops.dependencies import Flow
-from neuroncore.time.policy import Policy, variants
+from neuroncore.time.policy import Policy, expected_ns, variants
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 
 Array = npt.NDArray[Any]
@@ -91,6 +91,14 @@ class CallTable:
         names = sorted({c.table for c in costs if c.table})
         self.table = np.array([names.index(c.table) if c.table else -1 for c in costs], np.int32)
         self._fill(list(map(_row, calls, costs)), SCALAR if policy.generates(machine) else STORES)
+        # how long the compiler expects each row to keep its engine busy
+        self.expected = self.busy.copy()
+        for first, group in zip(self.first.tolist(), groups, strict=True):
+            if len(group) > 1:
+                for row, call in enumerate(group, first):
+                    expected = expected_ns(call, used)
+                    if expected is not None:
+                        self.expected[row] = expected
 
     def _fill(self, rows: list[CallRow], stores: int) -> None:
         columns: Any = CallRow._make(
@@ -172,7 +180,7 @@ class CallTable:
         row, free, done = np.zeros(count, np.int32), np.zeros(len(QUEUES)), np.zeros(count)
         instructions = native.Instructions(call, heads, runs, flow.first, flow.needs)
         choices = native.Choices(
-            self.first, self.last, self.queue, self.busy, self.lane_ns, self.latency
+            self.first, self.last, self.queue, self.expected, self.lane_ns, self.latency
         )
         native.assigned.over(count)(instructions, choices, semaphore_ns, free, done, row)
         return row

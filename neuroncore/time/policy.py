@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from neuroncore.base.options import PATHS
 from neuroncore.clause.instruction import Call
+from neuroncore.clause.operand import PSUM
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
@@ -34,9 +35,9 @@ class Policy:
     `slow_strides`: a rule of `Options.assume`
 
     A compiler that rewrites lets an instruction for which the kernel names no engine run on Vector
-    or Scalar, wherever it ends earlier. It leaves out repeated loads while the tiles fit
-    (`residency`), and leaves out or merges copies (`copies`). Descriptors that hardware could write
-    are written before the kernel runs."""
+    or Scalar, wherever it expects the instruction to end earlier (`expected_ns`). It leaves out
+    repeated loads while the tiles fit (`residency`), and leaves out or merges copies (`copies`).
+    Descriptors that hardware could write are written before the kernel runs."""
 
     description: str
     window: int
@@ -91,12 +92,14 @@ DESCRIPTIONS: dict[Order, str] = {
 }
 
 
-def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
-    """Return the Policy of each order, and the effect of each compiler flag in words
-    (`isa/compilers.toml`). Raise DefinitionError if the file is wrong."""
+def _read() -> tuple[dict[Order, Policy], dict[str, int], dict[str, str]]:
+    """Return the Policy of each order, the expected cycles of each engine (`expected_ns`), and the
+    effect of each compiler flag in words (`isa/compilers.toml`). Raise DefinitionError if the file
+    is wrong."""
     reader = FactReader.of("compilers.toml")
     raw = reader.raw
-    reader.exactly(raw, ("sources", "orders", "flags"), "")
+    reader.exactly(raw, ("sources", "orders", "expected_cycles", "flags"), "")
+    reader.exactly(raw["expected_cycles"], ("vector", "scalar"), "expected_cycles")
     reader.exactly(raw["orders"], [*DESCRIPTIONS], "orders")
     policies: dict[Order, Policy] = {}
     for order, description in DESCRIPTIONS.items():
@@ -104,10 +107,11 @@ def _read() -> tuple[dict[Order, Policy], dict[str, str]]:
         policies[order] = Policy(
             description, **reader.numbers(f"orders.{order}", raw["orders"][order])
         )
-    return policies, reader.numbers("flags", raw["flags"])
+    expected = reader.numbers("expected_cycles", raw["expected_cycles"])
+    return policies, expected, reader.numbers("flags", raw["flags"])
 
 
-POLICIES, FLAGS = _read()
+POLICIES, EXPECTED_CYCLES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
@@ -164,3 +168,18 @@ def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:
         return [call]
     units = call.instruction.older_compiler.engines(call, machine)
     return [replace(call, engine=unit) for unit in units]
+
+
+def expected_ns(call: Call, machine: Machine) -> float | None:
+    """Return how long the older API's compiler expects a call on Vector or Scalar to keep its
+    engine busy. Return None for a call with data in PSUM: what the compiler expects of such calls
+    is not known.
+
+    The compiler expects one element per cycle. It does not expect that Vector copies several
+    elements per cycle, as the device does."""
+    views = call.views()
+    if any(view.region is PSUM for view in views):
+        return None
+    name = call.engine.name
+    cycles = max(view.free_size for view in views) + EXPECTED_CYCLES[name]
+    return cycles / machine.engines[name].clock_ghz

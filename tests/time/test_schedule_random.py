@@ -17,7 +17,7 @@ from slow_scheduler import OPEN, QUEUES, SHAPE, Step, slow_schedule, within
 from neuroncore.base import jit
 from neuroncore.time import path
 from neuroncore.time.compiled import REPEATED
-from neuroncore.time.policy import POLICIES
+from neuroncore.time.policy import EXPECTED_CYCLES, POLICIES
 from neuroncore.time.schedule import schedule
 
 COPIERS = ("vector", "scalar", "gpsimd")
@@ -174,6 +174,13 @@ def record(target, program, window_ns=3000.0, order="in-order"):
         used = POLICIES[order].on(it)
         costs = [call.instruction.cost(replace(call, engine=unit), used) for unit in units]
         step.costs = dict(zip(step.queues, costs, strict=True))
+        step.expected_ns = {queue: cost.busy_ns for queue, cost in step.costs.items()}
+        if len(units) > 1 and all(name != "psum0" for name, _ in step.reads | step.writes):
+            elements = max(view.free_size for view in call.views())
+            step.expected_ns = {
+                queue: (elements + EXPECTED_CYCLES[queue]) / it.engines[queue].clock_ghz
+                for queue in step.queues
+            }
     return recorder.steps, recorded, it
 
 

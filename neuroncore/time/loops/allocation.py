@@ -157,7 +157,7 @@ class Choices(NamedTuple):
     """The ways to run a call, as rows of a table.
 
     `first`, `last`: call c may be run by any of the rows first[c] to last[c]
-    `queue`, `busy`: row r occupies queue[r] for busy[r] ns
+    `queue`, `busy`: the compiler expects that row r occupies queue[r] for busy[r] ns
     `lane_ns`: row r occupies the DMA engines for lane_ns[r]
     `latency`: results exist latency[r] ns after row r has left the queue and the DMA engines"""
 
