@@ -61,7 +61,7 @@ def test_programs_of_two_other_authors_outweigh_latencies():
     fewer = replace(shown, shown_by=shown.shown_by[:2])
     assert fit.settings(own, [fewer]) == {"a/kernels": {fewer: 1}, "b": {}, "c": {fewer: 1}}
     named = {choice.name for choice in EVERY if choice.shown_by}
-    assert len(named) == 7 and named <= set(choices.OFF)
+    assert len(named) == 8 and named <= set(choices.OFF)
 
 
 def test_a_kernel_with_an_unexplained_error_is_no_evidence():
