@@ -47,6 +47,7 @@ MATCHED = 0.75
 STATIC = {"compiler": True, "device": False}
 # arguments that have an effect on a file from a device
 OF_CAPTURE = ("file", "neff", "top", "json", "html", "open", "answers", "time_limit")
+OF_SCRIPT = ("words", "others", "behind")  # words of the command that may be a script's arguments
 WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
 
@@ -110,10 +111,10 @@ def refuse_program(arguments: argparse.Namespace) -> None:
 def refuse_others(arguments: argparse.Namespace) -> None:
     """Raise UsageError for arguments that have no effect on a capture: options of a run and of an
     estimate, and arguments of a script."""
-    for action in arguments.parser._actions:
-        if action.dest not in OF_CAPTURE and is_given(arguments, action.dest):
-            name = option(action.dest)
-            raise UsageError(f"{arguments.file} is from a device, but {name} is only for kernels")
+    for name in vars(arguments):
+        if name not in (*OF_CAPTURE, *OF_SCRIPT) and is_given(arguments, name):
+            what = f"{arguments.file} is from a device"
+            raise UsageError(f"{what}, but {option(name)} is only for kernels")
     for word in (*arguments.others, *arguments.behind):
         hint = "`neuroncore profile import` has --source, --trace and --html"
         raise UsageError(

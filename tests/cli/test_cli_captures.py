@@ -1,5 +1,6 @@
 """Commands that read files of devices: profile import, profile view, why, diff and neff."""
 
+import argparse
 import gzip
 import json
 import re
@@ -204,6 +205,26 @@ def test_other_files_are_refused_in_one_sentence(capsys, folder, words):
     assert main([*words]) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("neuroncore: ") and told.err.count("\n") == 1
+
+
+def test_the_accepted_arguments_are_those_that_are_read_for_a_file_of_a_device(monkeypatch):
+    """Without an entry in the table, an argument that has an effect would be refused."""
+    read, refuse = set(), commands.refuse_others
+
+    class Recording(argparse.Namespace):
+        def __getattribute__(self, name):
+            read.add(name)
+            return super().__getattribute__(name)
+
+    def recorded(arguments):
+        refuse(arguments)
+        arguments.__class__ = Recording
+
+    monkeypatch.setattr(commands, "refuse_others", recorded)
+    for command in ("why", "view"):
+        assert main([command, "k.ntff"]) == 0
+    read_before = "answers", "time_limit"  # or never: a page of a measured run has no answers
+    assert sorted({*read, *read_before}) == sorted(commands.OF_CAPTURE)
 
 
 @pytest.mark.parametrize(
