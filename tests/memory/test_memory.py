@@ -196,7 +196,7 @@ def test_tensors_start_at_partitions_where_engines_can_start(target, partitions,
         with pytest.raises(StartPartitionError) as refused:
             device.empty((partitions, 2), address=(start, 0))
         assert f"starts at partition {start}" in str(refused.value)
-        assert f"partition {either(starts)} as" in refused.value.expected
+        assert f"partition of {either(starts)}, because" in refused.value.expected
 
 
 @for_all(
