@@ -83,7 +83,7 @@ def fresh(nbytes: int) -> Array:
 def _new_block(nbytes: int) -> Block:
     """Allocate a block. If the pool exceeds its limit, first free all blocks that no array uses."""
     if _pool.total > _pool.limit:
-        _release()
+        release()
         _pool.limit = _pool.total + _pool.total // 8 + KEPT_BYTES
     raw = _Raw((nbytes + CACHE_LINE,), BYTE)
     _pool.total += nbytes
@@ -132,8 +132,8 @@ def copied(values: Array) -> Array:
     return copy
 
 
-def _release() -> None:
-    """Free all blocks that no array uses."""
+def release() -> None:
+    """Free all blocks of this thread that no array uses."""
     for nbytes, free in _pool.free.items():
         count = len(free)  # another thread may add to them
         del free[:count]

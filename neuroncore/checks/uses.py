@@ -95,9 +95,8 @@ class Uses:
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
         accesses = dataflow.Accesses(self.columns.start, self.box, reads, *near)
         single_queue = np.zeros(count, np.int32)
-        return dataflow.dependencies(
-            single_queue, 1, accesses, single_queue - 1, defines=True
-        ).reaching
+        no_weights = np.full(count, -1, np.int8)
+        return dataflow.dependencies(single_queue, 1, accesses, no_weights, defines=True).reaching
 
     def share_bytes(self, first: int, second: int) -> bool:
         """Return whether two operands share bytes."""

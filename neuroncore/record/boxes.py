@@ -301,21 +301,23 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     table = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
     largest = max((geometry.layout.nbytes for geometry in geometries), default=0)
     small = max(largest, storages.number.max(initial=0)) < 1 << 31
-    fields = np.empty((count, native.OWN_FORM + 1), np.int32 if small else np.int64)
+    kind = np.int32 if small else np.int64
+    fields, exact = np.empty((count, len(Box._fields)), kind), np.empty((count, 2), kind)
     fields[:, 0] = storages.areas()[storages.of_window]
     geometry = windows.geometry.astype(np.int32, copy=False)  # a file has other types of numbers
-    native.extents.over(count)(geometry, windows.offset, table, fields)
-    shown, of_window = native.distinct(fields)
+    native.extents.over(count)(geometry, windows.offset, table, fields, exact)
+    all_dense = bool((exact[:, 1] < 0).all())
+    shown, of_window = native.distinct(fields if all_dense else np.hstack((fields, exact)))
     if len(shown) < count:
-        fields = fields.take(shown, axis=0)
-    strided = (fields[:, native.OWN_FORM] >= 0).nonzero()[0]
+        fields, exact = fields.take(shown, axis=0), exact.take(shown, axis=0)
     pattern = buffers.filled((len(fields),), -1, np.int32)
-    first = strided
+    first = strided = (exact[:, 1] >= 0).nonzero()[0]
     if len(strided):
-        first, pattern[strided] = native.distinct(fields[strided, 1:])
-    start, form = fields[strided[first], native.START :].T
+        patterns = np.hstack((fields[strided, 1:], exact[strided]))
+        first, pattern[strided] = native.distinct(patterns)
+    start, form = exact[strided[first]].T
     return Boxes(
-        table=fields[:, : native.START].copy(),  # without a copy, loops are compiled once more
+        table=fields,
         areas=_areas(fields[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),
@@ -403,6 +405,7 @@ class Tables:
     storages: Storages
     geometries: Sequence[Geometry]
     from_rows: bool = False  # whether the rows of the program have these windows and no others
+    moved: bool = False  # whether the columns differ from the rows of the program
     results: dict[str, Any] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -423,7 +426,7 @@ class Tables:
 
     def with_columns(self, columns: Columns) -> Tables:
         """Return the tables for other rows with the same windows and boxes."""
-        tables = replace(self, columns=columns)
+        tables = replace(self, columns=columns, moved=True)
         vars(tables)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:
             vars(tables)["boxed"] = replace(columns, operands=self.boxed.operands)
@@ -447,9 +450,7 @@ class Tables:
 
 
 class KeptTables(NamedTuple):
-    """The tables that remain when windows, storages and boxes are freed."""
+    """The columns that remain when all tables are freed."""
 
     columns: Columns
     boxed: Columns
-    areas: Areas
-    results: dict[str, Any]

@@ -173,8 +173,8 @@ def apart(
 
     `moved`: the offsets of windows whose position is only known at run time (`Data.offsets`)"""
     call, line, values = np.empty((3, count), INT32)
-    operands: list[Array] = []
-    start, windows = np.zeros(count + 1, INT32), list[Array]()
+    operands = np.empty((written.words - count) // 3, INT32)  # at least the operands of all rows
+    start, windows, parts = np.zeros(count + 1, INT32), list[Array](), list[Array]()
     kinds, row, known = (tiles_of(calls), valued(calls)), 0, 0
     for block in written.blocks():
         words = np.frombuffer(block, WORD)
@@ -182,16 +182,18 @@ def apart(
         columns = call, line, start, used, values
         end = native.apart.over(count)(words, *kinds, row, *columns)
         first, number = distinct(used[: start[end] - start[row]])
-        operands.append(known + number)
+        parts.append(np.add(number, known, out=operands[start[row] : start[end]]))
         windows.append(used.take(first, axis=0))
         row, known = end, known + len(first)
-    numbers, table = operands[0], windows[0]
+    operands, table = operands[: start[-1]], windows[0]
     if len(windows) > 1:  # blocks use windows of earlier blocks
         table = np.concatenate(windows)
+        windows.clear()
         first, number = distinct(table)
-        numbers = np.concatenate([number[of_block] for of_block in operands])
+        for part in parts:
+            part[:] = number[part]
         table = table.take(first, axis=0)
-    return Columns(call, line, start, numbers, values), _windows(table, moved)
+    return Columns(call, line, start, operands, values), _windows(table, moved)
 
 
 def _windows(fields: Array, moved: Array) -> Windows:
@@ -335,8 +337,8 @@ def storages(
     layout = [layouts.setdefault(geometry.layout, len(layouts)) for geometry in geometries]
     texts: dict[str, int] = {"": 0}
     named = [texts.setdefault(name, len(texts)) for name in names.values()]
-    fields = np.empty((len(number), 3), np.int64)
-    fields[:, 0] = np.array(layout, np.int64)[windows.geometry[first]]
+    fields = np.empty((len(number), 3), INT32)
+    fields[:, 0] = np.array(layout, INT32)[windows.geometry[first]]
     fields[:, 1] = _last_values(lines, number, -1)
     fields[:, 2] = _last_values(np.array([[*names], named], np.int64).T, number, 0)
     first, alike = distinct(fields)
@@ -444,7 +446,7 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
     without one."""
     if not len(pairs):
         return np.full(len(numbers), default)
-    number, value = np.ascontiguousarray(pairs.T)
+    number, value = pairs.T
     if (number[1:] < number[:-1]).any():
         order = number.argsort(kind="stable")
         number, value = number[order], value[order]

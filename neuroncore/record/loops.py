@@ -98,20 +98,20 @@ ANYWHERE = -1  # an offset that is only known when the instruction runs
 ITEM, PITCH, UP, DOWN, LEFT, RIGHT, ROW0, BYTE0, FILLED = range(9)
 LEAST, GREATEST, ROWS, ROW_BYTES, AREA_ROW_BYTES, FORM = range(9, 15)
 # Columns of the result of `extents`. Column 0 is the area.
-ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
+ROW, ROW_END, BYTE, BYTE_END, DENSE = range(1, 6)
 
 
 @compiled
-def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
-    """Set boxes[w] for each window w, from the column ROW on.
+def extents(geometry: Array, offset: Array, table: Array, boxes: Array, exact: Array) -> None:
+    """Set boxes[w] for each window w, from the column ROW on, and exact[w].
 
     Window w has the geometry table[geometry[w]] and begins at element offset[w]. If the offset is
-    unknown, the box is the whole storage. DENSE is 1 if the window fills its box; then START and
-    OWN_FORM are -1. Otherwise START is the first byte of the window's pattern in the area, and
-    OWN_FORM the form."""
+    unknown, the box is the whole storage. DENSE is 1 if the window fills its box; then exact[w] is
+    (-1, -1). Otherwise exact[w] is the first byte of the window's pattern in the area, and the
+    form."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
-        boxes[w, START], boxes[w, OWN_FORM] = -1, -1
+        exact[w, 0], exact[w, 1] = -1, -1
         if offset[w] == ANYWHERE:
             row, byte, pitch = table[g, ROW0], table[g, BYTE0], table[g, PITCH]
             rows = -(-table[g, ROWS] * table[g, ROW_BYTES] // pitch)
@@ -139,7 +139,7 @@ def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
             if table[g, AREA_ROW_BYTES] > 0:  # the area is a memory, whose rows are longer
                 row, byte = start // table[g, ROW_BYTES], start % table[g, ROW_BYTES]
                 start = (table[g, ROW0] + row) * table[g, AREA_ROW_BYTES] + table[g, BYTE0] + byte
-            boxes[w, START], boxes[w, OWN_FORM] = start, table[g, FORM]
+            exact[w, 0], exact[w, 1] = start, table[g, FORM]
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import source
+from neuroncore.base import buffers, source
 from neuroncore.base.options import Order as Order
 from neuroncore.base.source import Sites
 from neuroncore.clause.instruction import Call
@@ -28,7 +28,7 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import Load
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
-from neuroncore.record.boxes import LONG, Areas, Boxes, KeptTables, Tables
+from neuroncore.record.boxes import LONG, Boxes, KeptTables, Tables
 from neuroncore.record.columns import (
     ANYWHERE,
     MOVING,
@@ -218,11 +218,6 @@ class Program:
     def boxes(self) -> Boxes:
         return self._reading().boxes
 
-    def box_areas(self) -> Areas:
-        """Return `Boxes.areas`, which `free_tables` keeps."""
-        kept = self._kept_tables() if self._read is None else None
-        return kept.areas if kept else self.boxes().areas
-
     def raw(self) -> tuple[Array, Array]:
         """Return (all rows as one array of integers, bounds of the rows), as
         `record.columns.joined` does."""
@@ -293,8 +288,8 @@ class Program:
             used = storages(windows, self.geometries, self.births.since(), self.names, self.calls)
             read = Tables(columns, windows, used, self.geometries, from_rows=True)
             if kept := self._kept_tables():
-                read = replace(read, columns=kept.columns)
-                vars(read).update(boxed=kept.boxed, results=kept.results)
+                read = replace(read, columns=kept.columns, moved=True)
+                vars(read)["boxed"] = kept.boxed
             self._read = read
         return read
 
@@ -304,12 +299,18 @@ class Program:
         return kept if kept and len(kept.columns.call) == len(self) else None
 
     def free_tables(self) -> None:
-        """Free the tables of windows, storages and boxes if the record is long. They are made again
-        when needed. Columns and areas are kept."""
+        """Free the tables if the record is long. They are made again from the rows when needed.
+        Columns that differ from the rows are kept."""
         read = self._read
-        if read is not None and read.from_rows and len(self) >= LONG:
-            self._kept = KeptTables(read.columns, read.boxed, read.boxes.areas, read.results)
+        if read is not None and read.from_rows and self.is_long:
+            self._kept = KeptTables(read.columns, read.boxed) if read.moved else None
             self._read = None
+            buffers.release()
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether a schedule frees the tables that it no longer needs."""
+        return len(self) >= LONG
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
         """Return a program with the Call instead[rows[i]] for instruction i, or its old Call if

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import buffers
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.machine import Machine
+from neuroncore.record.boxes import Areas
 from neuroncore.record.loops import distinct
-from neuroncore.record.program import Columns, Order, Program
-from neuroncore.time.costs import CallTable
+from neuroncore.record.program import Order, Program
+from neuroncore.time.costs import CallTable, spread
 from neuroncore.time.loops import dependencies
 from neuroncore.time.loops.work import NO_MOVES, Moves
 from neuroncore.time.policy import Policy, policy_of
@@ -39,8 +39,10 @@ else:
     vectorized = Lazy("neuroncore.time.vectorized")
 
 Array = npt.NDArray[Any]
+NO_INSTRUCTION = np.array(-1, np.int32)
 NO_WAITS = np.zeros((0, 2), np.int64)
 ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # values of `Compiled.fate`
+FOUND = "accesses", "areas", "flow"  # what `compiled` finds in the tables of a program
 WAITING = "single", "limited"  # values of `Options.loads` with which loads may wait (`reported`)
 
 
@@ -53,7 +55,6 @@ class Compiled:
     `row`: row[i] is the row of `table` with the costs of instruction i of `program`
     `heads`: heads[i] is the first of the instructions that are merged with instruction i; -1 if i
         is not merged, and for the first instruction itself
-    `accesses` and `flow`: the operands and the dependencies after the changes of the compiler
     `moves`: the transfers of spilled tiles
     `held`: pairs of a load or copy that must wait (`reported`), and the instruction that it waits
         for
@@ -76,13 +77,44 @@ class Compiled:
     policy: Policy
     table: CallTable
     row: Array
-    accesses: dependencies.Accesses
-    flow: dependencies.Flow
     fate: Array
     instead: Array
     heads: Array
     moves: Moves
     held: Array
+
+    @cached_property
+    def accesses(self) -> dependencies.Accesses:
+        """The operands after the changes of the compiler."""
+        columns, reads = self.program.columns(), self.table.reads.take(self.row)
+        near = self.program.boxes().near
+        return dependencies.Accesses(columns.start, columns.operands, reads, *near)
+
+    @cached_property
+    def areas(self) -> Areas:
+        """The areas of all boxes (`Boxes.areas`)."""
+        return self.program.boxes().areas
+
+    @cached_property
+    def flow(self) -> dependencies.Flow:
+        """The dependencies after the changes of the compiler."""
+        weights = self.table.weights.take(self.row)
+        return _flow(self.program, self.policy, self.queue, self.accesses, weights)
+
+    def free_tables(self) -> None:
+        """If the program is long, free its tables (`Program.free_tables`), and what was found in
+        them if it can be made again: if the compiler only reorders."""
+        self.written.free_tables()
+        self.program.free_tables()
+        if self.program.is_long and not self.policy.rewrites:
+            for name in FOUND:
+                vars(self).pop(name, None)
+
+    def changed(self, **fields: Any) -> Compiled:
+        """Return this form with other `fields`, and with the same operands and dependencies."""
+        form = replace(self, **fields)
+        vars(form).update({name: getattr(self, name) for name in FOUND})
+        return form
 
     @property
     def read_in_psum(self) -> Array:
@@ -104,8 +136,7 @@ class Compiled:
     @cached_property
     def queue(self) -> Array:
         """The queue of each instruction, as an index of `QUEUES`."""
-        queue: Array = self.table.queue.take(self.row)
-        return queue
+        return spread(self.table.queue, self.row)
 
 
 def compiled(
@@ -119,25 +150,25 @@ def compiled(
 
     `like`: the compiled form for another machine; its order and merged instructions are reused
     `costs`: known costs of the first calls; the compiler must only reorder"""
-    order, no_instruction = order or program.order, buffers.filled((len(program),), -1, np.int32)
+    order, no_instruction = order or program.order, np.broadcast_to(NO_INSTRUCTION, len(program))
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like, no_instruction)
-    columns, table = program.columns(), CallTable(program.calls, machine, policy, costs)
-    row = table.first[columns.call]
-    reads, weights = table.reads.take(row), table.weights.take(row)
-    accesses = _accesses(program, columns, policy, reads)
+    table = CallTable(program.calls, machine, policy, costs)
+    row = spread(table.first, program.columns().call)
+    reads, weights = spread(table.reads, row), spread(table.weights, row)
+    accesses, areas = _accesses(program, policy, reads)
     sources = sums = no_instruction
     if policy.rewrites and (table.are_open or copies.any_left_out(program.calls)):
         flow = dependencies.dependencies(np.zeros_like(no_instruction), 1, accesses, weights, True)
         sums = copies.accumulated(program, accesses, flow)
         sources, operands = forwarding.forwarded(program, accesses, flow)
         accesses = accesses._replace(operands=operands)
-        row = table.rows_for(heads, sources < 0, flow, columns.call, machine.fixed.semaphore_ns)
+        call, semaphore_ns = program.columns().call, machine.fixed.semaphore_ns
+        row = table.rows_for(heads, sources < 0, flow, call, semaphore_ns)
     if policy.generates(machine):
         row = np.where(_between_phases(program, accesses), table.between[row], row)
-    queue = table.queue.take(row)
-    defines = policy.rewrites or program.loads in WAITING
-    flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
+    queue = spread(table.queue, row)
+    flow = _flow(program, policy, queue, accesses, weights)
     turns = _turns(program, accesses, flow, machine)
     rules, moves = _loaded_once(program, reads, machine, policy), NO_MOVES
     if policy.rewrites:
@@ -148,38 +179,54 @@ def compiled(
             products, operands = copies.bypassed(program, accesses, flow)
         if (products >= 0).any():  # readers now wait for the product, not for its copy
             accesses = accesses._replace(operands=operands)
-            flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
+            flow = _flow(program, policy, queue, accesses, weights)
         earlier = _computed_earlier(program, accesses, flow)
         repeated = np.where(loaded < 0, earlier, loaded)
         rules = {FORWARDED: sources, BYPASSED: products, REPEATED: repeated, ACCUMULATED: sums}
     fate, instead = _fates(no_instruction, rules)
-    return Compiled(
+    form = Compiled(
         written=written,
         program=program,
         order=order,
         policy=policy,
         table=table,
         row=row,
-        accesses=accesses,
-        flow=flow,
         fate=fate,
         instead=instead,
         heads=heads,
         moves=moves,
         held=_held(program, policy, accesses, flow, turns, queue, (fate == ISSUED) & (heads < 0)),
     )
+    vars(form).update(accesses=accesses, areas=areas, flow=flow)
+    return form
 
 
 def _accesses(
-    program: Program, columns: Columns, policy: Policy, reads: Array
-) -> dependencies.Accesses:
-    """Return the operands of instructions. Free the tables of a long program if the schedule needs
-    only its columns and areas."""
-    accesses = dependencies.Accesses(columns.start, columns.operands, reads, *program.boxes().near)
-    placed = any(kind.placed for kind in program.kinds)
+    program: Program, policy: Policy, reads: Array
+) -> tuple[dependencies.Accesses, Areas]:
+    """Return the operands of instructions, and the areas of their boxes. Free the tables of a long
+    program if the schedule needs nothing else of them."""
+    columns, boxes = program.columns(), program.boxes()
+    start, operands = columns.start, columns.operands
+    placed = any(kind.placed for kind in boxes.areas.kinds)
     if not (policy.rewrites or placed or program.assume) and program.loads == "ahead":
+        del columns
         program.free_tables()
-    return accesses
+    return dependencies.Accesses(start, operands, reads, *boxes.near), boxes.areas
+
+
+def _flow(
+    program: Program,
+    policy: Policy,
+    queue: Array,
+    accesses: dependencies.Accesses,
+    weights: Array,
+) -> dependencies.Flow:
+    """Return the dependencies of instructions on their queues.
+
+    `weights`: weights[i] is the index of the stationary operand of instruction i; -1 for none"""
+    defines = policy.rewrites or program.loads in WAITING
+    return dependencies.dependencies(queue, len(QUEUES), accesses, weights, defines)
 
 
 def _merged(
@@ -276,7 +323,7 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
     )
     if not all((new == old).all() for new, old in columns):
         return None
-    return replace(form, written=program, program=program, table=table, row=row)
+    return form.changed(written=program, program=program, table=table, row=row)
 
 
 def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:

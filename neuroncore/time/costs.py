@@ -19,6 +19,19 @@ from neuroncore.time.policy import Policy, expected_ns, variants
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUE_OF, QUEUES, SCALAR, STORES
 
 Array = npt.NDArray[Any]
+PART = 1 << 20
+
+
+def spread(column: Array, row: Array) -> Array:
+    """Return column[row]. If `row` is long, it is read in parts, because numpy converts all its
+    numbers to 64 bits."""
+    if len(row) <= PART:
+        return column.take(row)
+    result = np.empty(len(row), column.dtype)
+    for begin in range(0, len(row), PART):
+        part = slice(begin, begin + PART)
+        result[part] = column.take(row[part])
+    return result
 
 
 class CallRow(NamedTuple):
@@ -109,7 +122,8 @@ class CallTable:
         )
         self.lane = np.array([columns.first, columns.last], np.int32).T.copy()
         self.queue = np.array([stores if q < 0 else q for q in columns.queue], np.int32)
-        self.reads, self.weights = (np.array(n, np.int32) for n in (columns.reads, columns.weights))
+        self.reads = np.array(columns.reads, np.int32)
+        self.weights = np.array(columns.weights, np.int8)
         # weights that an index picks are loaded again each time, because the index may have changed
         self.picks_weights, self.fills_half, self.shares, self.stays, self.meets = (
             np.array(flags, np.bool_) for flags in columns[-5:]

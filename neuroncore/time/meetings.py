@@ -48,6 +48,8 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
             for index, call in enumerate(program.calls)
             if call.instruction.meets is not None
         }
+        if not members:
+            continue
         column, met = program.columns().call, Counter[tuple[int, ...]]()
         for i in np.flatnonzero(np.isin(column, list(members))).tolist():
             group = members[column[i]]

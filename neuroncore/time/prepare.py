@@ -21,6 +21,7 @@ from neuroncore.machine import Machine
 from neuroncore.record.boxes import Box, Pieces
 from neuroncore.record.columns import owners
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
+from neuroncore.time.costs import spread
 from neuroncore.time.loops import allocation, dependencies
 from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work, idle, own_kinds
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES, SYNC
@@ -34,6 +35,7 @@ else:
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")
 NO_STORES = np.zeros(0, np.int64)
+NO_PARTNERS = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     """Return a compiled program on a machine, ready to be timed."""
     queues = _queues(form, form.queue)
     work = _work(form, machine, queues)
-    waits = work.moves | (not form.policy.rewrites)
+    waits = work.moves if form.policy.rewrites else np.ones(len(form.row), np.bool_)
     sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
     psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
     if form.leaves_out:
@@ -83,23 +85,23 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
 
 def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
     """Return the times of each instruction, and its waits for data or for a required order."""
-    row, program = form.row, form.program
+    program, costs = form.program, _costs(form, machine)
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
     if "loop-drains" in program.assume:
         first, needs = _with(first, needs, *reported.drains(program, queues).T)
     if form.policy.rewrites:
         first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
-    previous = buffers.filled((len(row), len(QUEUES)), -1, np.int32)
+    previous = buffers.filled((len(form.row), len(QUEUES)), -1, np.int32)
     previous[form.flow.overwriting] = form.flow.previous
-    previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
+    np.maximum(previous[:, SYNC], program.decided(), out=previous[:, SYNC])
     return Work(
         queue=form.queue,
         first=first,
         needs=needs,
         previous=previous,
-        partner=buffers.filled(row.shape, -1, np.int32),
-        **_costs(form, machine),
+        partner=NO_PARTNERS,
+        **costs,
     )
 
 
@@ -127,7 +129,7 @@ def _busy(form: Compiled, machine: Machine) -> Array:
     """Return how many nanoseconds each instruction occupies its queue, without loads of activation
     tables. Merged instructions are set up once. Weights in the array are not loaded again."""
     table, row = form.table, form.row
-    busy_ns: Array = table.busy.take(row)
+    busy_ns = spread(table.busy, row)
     if form.policy.rewrites:
         joined = form.heads >= 0
         busy_ns[joined] -= table.set_up_ns[row[joined]]
@@ -196,7 +198,7 @@ def _wait_for_space(
 
     The waits are added to `work.previous`. Tiles at addresses that the kernel chose may overlap.
     The result is at least their highest end address."""
-    program, accesses, areas = form.program, form.accesses, form.program.box_areas()
+    program, accesses, areas = form.program, form.accesses, form.areas
     in_region = [kind.region is region for kind in areas.kinds]
     placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
     peak = 0
@@ -207,7 +209,7 @@ def _wait_for_space(
         return peak
     pairs = zip(areas.kinds, in_region, strict=True)
     sizes = [kind.row_bytes if inside and not kind.placed else -1 for kind, inside in pairs]
-    tile, size = areas.of_box, np.array(sizes, np.int64)[areas.kind]
+    tile, size = areas.of_box, np.array(sizes, np.int32)[areas.kind]
     if region is MemoryRegion.sbuf and "slices" in program.assume:
         pieces = program.boxes().pieces
         tile, size = pieces.of_box, _slice_sizes(pieces)
@@ -223,7 +225,7 @@ def _wait_for_space(
 
 def _slice_sizes(pieces: Pieces) -> Array:
     """Return the bytes per partition of each piece, or -1 if the compiler does not place it."""
-    return np.where(pieces.movable, pieces.width, -1)
+    return np.where(pieces.movable, pieces.width, -1).astype(np.int32)
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:

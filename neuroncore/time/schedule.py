@@ -66,8 +66,7 @@ def schedule_cores(
 def _prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
     """Return a program ready to be timed. Timing needs no tables of windows and boxes."""
     form = prepared(compiled(program, machine, order), machine)
-    program.free_tables()
-    form.compiled.program.free_tables()
+    form.compiled.free_tables()
     return form
 
 
@@ -149,16 +148,14 @@ def timed(
 
 def _ready(form: Prepared, world: World, number: int, machine: Machine) -> Prepared:
     """Return the prepared program of core `number` with its collectives, and all waits in
-    `Work.needs`. `Work.busy` is a copy, because timing changes it."""
+    `Work.needs`."""
     work = form.work
     if not form.collectives_placed:
         work = place_collectives(form.compiled, work, world, number, machine.name)
     count = len(work.needs) + int(np.count_nonzero(work.previous >= 0))
     first, needs = np.empty_like(work.first), np.empty(count, work.needs.dtype)
     waits_together.over(len(work.queue))(work, first, needs)
-    work = work._replace(
-        first=first, needs=needs, previous=work.previous[:0].copy(), busy=work.busy.copy()
-    )
+    work = work._replace(first=first, needs=needs, previous=work.previous[:0].copy())
     return replace(form, work=work, collectives_placed=True)
 
 
@@ -176,12 +173,14 @@ def _wait_for_stores(
 def _side_by_side(
     works: Sequence[Prepared], at: Sequence[int], world: World
 ) -> tuple[Work, Queues]:
-    """Return the instructions and queues of all cores in one Work and one Queues.
+    """Return the instructions and queues of all cores in one Work and one Queues. `Work.busy` is a
+    copy, because timing changes it.
 
     `at`: at[c] is the first instruction of core c. Its first queue is c * len(QUEUES)."""
     parts = [each.work for each in works]
     if len(parts) == 1:
-        return parts[0], works[0].queues
+        alone = buffers.filled(parts[0].queue.shape, -1, np.int32)
+        return parts[0]._replace(partner=alone, busy=parts[0].busy.copy()), works[0].queues
     queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
     kinds_at = [*accumulate((len(part.early) for part in parts), initial=0)]
     needs_at = [*accumulate((len(part.needs) for part in parts), initial=0)]

@@ -155,7 +155,7 @@ class Bench:
         if form.policy.rewrites:
             like = form if self._has_same_memories(machine) else None
             return compiled(program, machine, self.order, like)
-        return replace(form, table=form.table.on(machine, form.policy))
+        return form.changed(table=form.table.on(machine, form.policy))
 
 
 def _renamed(form: Compiled) -> Compiled:
@@ -163,7 +163,9 @@ def _renamed(form: Compiled) -> Compiled:
     boxes = form.program.boxes().table
     first, needs = flow.flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
     nothing = {name: getattr(form.flow, name)[:0] for name in ("overwriting", "previous")}
-    return replace(form, flow=form.flow._replace(first=first, needs=needs, **nothing))
+    renamed = form.changed()
+    vars(renamed)["flow"] = form.flow._replace(first=first, needs=needs, **nothing)
+    return renamed
 
 
 def _varied(work: Work, variation: Variation) -> Work:

@@ -87,8 +87,8 @@ def test_free_blocks_are_released_for_blocks_of_other_sizes(pool):
 
 
 def test_the_pool_looks_for_free_blocks_only_after_it_has_grown(pool, monkeypatch):
-    looked, release = [], buffers._release
-    monkeypatch.setattr(buffers, "_release", lambda: (looked.append(pool.total), release()))
+    looked, release = [], buffers.release
+    monkeypatch.setattr(buffers, "release", lambda: (looked.append(pool.total), release()))
     held = taken(400)
     assert len(held) == 400 and 1 <= len(looked) < 400 * BLOCK / KEPT
     assert all(later - earlier >= KEPT for earlier, later in pairwise(looked))

@@ -33,8 +33,10 @@ def of_timeline(timeline):
     program, windows = timeline.program, timeline.program.windows()
     numbers = timeline.begin, timeline.end, timeline.cause, timeline.lane, timeline.transfer_ns
     boxes = program.boxes()
-    kept = program.columns().operands, program.operand_windows(), boxes.table, *boxes.near
-    return [*numbers, *kept, *windows, program.storages().kind, timeline.compiled.read_in_psum]
+    form, columns = timeline.compiled, program.columns()
+    rows = columns.call, columns.line, columns.start, columns.operands, columns.values
+    tables = *rows, program.operand_windows(), boxes.table, *boxes.near, program.storages().kind
+    return [*numbers, *tables, *windows, *form.accesses, *form.flow, form.read_in_psum]
 
 
 @for_all("order", POLICIES)
@@ -55,6 +57,11 @@ def test_tables_of_a_long_record_are_made_again(order, monkeypatch):
         for one, again in zip(expected, of_timeline(timeline), strict=True):
             assert np.array_equal(one, again)
         assert timeline.program.columns() is columns
+        for _ in range(2):  # what is freed twice is made twice
+            timeline.compiled.free_tables()
+            assert timeline.program._read is None
+            for one, again in zip(expected, of_timeline(timeline), strict=True):
+                assert np.array_equal(one, again)
         timeline = schedule(other, machine, order)
         for one, again in zip(expected, of_timeline(timeline), strict=True):
             assert np.array_equal(one, again)
@@ -70,3 +77,18 @@ def test_a_program_with_copies_keeps_its_tables(monkeypatch):
     varied.free_tables()
     assert np.array_equal(varied.windows().storage, again.windows().storage)
     assert len(varied.windows().storage) > len(program.windows().storage)
+
+
+def test_rows_that_were_moved_are_kept(monkeypatch):
+    """The record has the rows in another order."""
+    monkeypatch.setattr(records, "LONG", 1)
+    program = recorded()
+    moved = program.permuted(np.arange(len(program))[::-1])
+    expected = moved.columns()
+    for _ in range(3):
+        moved.free_tables()
+        assert moved._read is None
+        assert np.array_equal(moved.columns().call, expected.call)
+        assert np.array_equal(moved.columns().operands, expected.operands)
+        assert len(moved.windows().storage) == len(program.windows().storage)
+    assert not np.array_equal(program.columns().call, expected.call)

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import buffers
 from neuroncore.base.jit import borrowing, compiled
 from neuroncore.record.loops import mixed, next_slot, no_slots, slot_of
 
 Array = npt.NDArray[Any]
-INT32 = np.dtype(np.int32)
 READERS = 32  # an instruction has at most this many readers of an overwritten box in `Flow.needs`
 
 
@@ -103,21 +101,21 @@ def dependencies(
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     flow = Flow(
         first=np.zeros(count + 1, np.int32),
-        needs=buffers.array((4 * count + 64,), INT32),
-        overwriting=buffers.array((count,), INT32),
-        previous=buffers.array((count, queues), INT32),
+        needs=np.empty(4 * count + 64, np.int32),
+        overwriting=np.empty(count, np.int32),
+        previous=np.empty((count, queues), np.int32),
         reload=np.zeros(count, np.bool_),
         reaching=np.zeros(operands if defines else 0, np.int32),
-        killer=buffers.filled((count if defines else 0,), count, np.int32),
+        killer=np.full(count if defines else 0, count, np.int32),
     )
     users = Users(
-        writer=buffers.filled((boxes,), -1, np.int32),
-        reader=buffers.filled((boxes, queues), -1, np.int32),
-        latest=buffers.filled((boxes,), -1, np.int32),
-        earlier=buffers.array((operands,), INT32),
-        reading=buffers.array((operands,), INT32),
-        noted=buffers.filled((count,), -1, np.int32),
-        loaded=buffers.filled((2,), -1, np.int32),
+        writer=np.full(boxes, -1, np.int32),
+        reader=np.full((boxes, queues), -1, np.int32),
+        latest=np.full(boxes, -1, np.int32),
+        earlier=np.empty(operands, np.int32),
+        reading=np.empty(operands, np.int32),
+        noted=np.full(count, -1, np.int32),
+        loaded=np.full(2, -1, np.int32),
         made=np.zeros(1, np.int64),
     )
     done, room = 0, len(flow.needs)
@@ -229,7 +227,7 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
 
     `compared`: compared[c] is the number of operands of call c that must be the same; 0 if the call
         is always executed again"""
-    before = buffers.filled((len(call),), -1, np.int32)
+    before = np.full(len(call), -1, np.int32)
     slots = no_slots(len(call))
     _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
     return before
@@ -286,10 +284,10 @@ def first_uses(accesses: Accesses, moving: Array) -> Array:
     If its inputs are overwritten before, or if it is not `moving`, return its own position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
-        writer=buffers.filled((boxes,), -1, np.int32),
-        latest=buffers.filled((boxes,), -1, np.int32),
-        earlier=buffers.array(accesses.operands.shape, INT32),
-        reading=buffers.array(accesses.operands.shape, INT32),
+        writer=np.full(boxes, -1, np.int32),
+        latest=np.full(boxes, -1, np.int32),
+        earlier=np.empty(len(accesses.operands), np.int32),
+        reading=np.empty(len(accesses.operands), np.int32),
     )
     used = np.arange(count, dtype=np.int32)
     _first_uses.over(count)(accesses, moving, state, used)
