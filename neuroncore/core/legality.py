@@ -100,7 +100,7 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 def _shown(value: Any) -> str:
     """Return a short text for a value; for an array, its shape and type."""
     kind = type(value).__name__
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
         return f"{kind} of shape {tuple(value.shape)}, {value.dtype}"
     return f"{kind} {' '.join(repr(value).split()):.60}"
 

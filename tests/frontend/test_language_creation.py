@@ -197,6 +197,14 @@ def test_the_identity_is_a_tile_of_any_format(dtype):
     np.testing.assert_array_equal(into.numpy(), np.eye(5).astype(dtype))
 
 
+@pytest.mark.parametrize(
+    "n,error", [(-1, SignatureError), ("5", SignatureError), (129, PartitionLimitError)]
+)
+def test_the_size_of_an_identity_is_checked_like_the_size_of_a_tile(n, error):
+    with pytest.raises(error):
+        made(nl.shared_identity_matrix, n)
+
+
 # --- products, transposes, choices ----------------------------------------------------------------
 
 

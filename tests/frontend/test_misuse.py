@@ -106,6 +106,11 @@ ILLEGAL = {
         "def kernel(x):\n    «np.maximum(tile(4, 4), 0)»\n",
         {"statement": "numpy's maximum can't compute with NkiTensor", "hint": "use nl.maximum"},
     ),
+    "a class of numpy": (  # it has shape and dtype, like an array
+        *("SIGNATURE", TypeError),
+        "def kernel(x):\n    nisa.tensor_copy(tile(4, 4), «np.float32»)\n",
+        {"statement": "tensor_copy: src must be a tensor", "got": "class 'numpy.float32'"},
+    ),
     "what isn't there, set": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «x.scale» = 2\n",

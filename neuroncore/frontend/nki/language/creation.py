@@ -207,9 +207,8 @@ def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = N
     """Return an n x n identity matrix in SBUF. The matrix is a constant of the program in HBM;
     dma_copy copies it to SBUF."""
     form = _format(dtype)
-    constant = shared_constant(np.eye(n).astype(form.numpy))
-    tile = ndarray((n, n), form) if dst is None else dst
-    isa.dma_copy(tile, constant)
+    tile = ndarray((n, n), form) if dst is None else dst  # ndarray checks n
+    isa.dma_copy(tile, shared_constant(np.eye(n).astype(form.numpy)))
     return tile
 
 
