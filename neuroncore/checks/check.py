@@ -268,8 +268,8 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Return the URI of a file (section 3.4.3), relative to the working folder as code scanning
-    expects."""
+    """Return the URI of a file (section 3.4.3), relative to the working folder if the file is
+    there, as code scanning expects."""
     path = Path(file).resolve()
     is_inside = path.is_relative_to(Path.cwd())
     return path.relative_to(Path.cwd()).as_posix() if is_inside else path.as_uri()

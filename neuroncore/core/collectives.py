@@ -177,8 +177,9 @@ def put(tile: Tile, codes: Array, start: int | None = None) -> None:
     `start`: write from this element on, and mark these elements as written; by default, `codes`
         fill the tile
 
-    The tile may be on another core that is still waiting. The new version makes data invalid that
-    was cached for the old one."""
+    The tile may be on another core that is still waiting. Its instruction increases the version
+    only when it continues; until then, the increase here makes data invalid that was cached for the
+    old version."""
     if start is None:
         tile.codes()[...] = codes.reshape(tile.shape)
     else:
@@ -315,8 +316,8 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
     `way`: a value of `Options.collective_rounding`: the order of sums, and where they are rounded
     `chip`: the number of consecutive ranks on a chip
 
-    Neither is published. Numbers are added in float32, as the DMA engines do (inferred from
-    aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst)."""
+    Nothing about `way` is published. Numbers are added in float32, as the DMA engines do (inferred
+    from aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst)."""
     first = tiles[0]
     if len(tiles) == 1:
         return np.array(first.codes(), order="C").reshape(-1)
@@ -340,8 +341,8 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce the arrays in the order of the ranks with `join(a, b)`. Only the end result is
-    rounded."""
+    """Reduce the arrays in the order of the ranks with `join(a, b)`, without rounding to the format
+    of the tiles."""
     return functools.reduce(join, values)
 
 
@@ -361,7 +362,7 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
     """Reduce the arrays on each chip, and round each result once. Then reduce these results without
-    rounding. `chip` is the number of ranks on a chip."""
+    further rounding. `chip` is the number of ranks on a chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(arrays, join)) for arrays in chips], join)
 

@@ -399,8 +399,8 @@ class Core:
         name: str = "",
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        """Return newly allocated storage. `Storage.born` is the current line of the kernel. Raises
-        the errors of Memory.allocate."""
+        """Return newly allocated, uninitialized storage. `Storage.born` is the current line of the
+        kernel. Raises the errors of Memory.allocate."""
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
             line = self._line_of_birth()

@@ -110,15 +110,16 @@ def group_size(core: Core) -> int:
 
 
 def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
-    """Return the codes of the partitions that `chosen` flags, shape [rows, F]. Check only these."""
+    """Return the codes of the partitions that `chosen` flags, shape [rows, F]. Only these
+    partitions count as read."""
     if tile.storage.gaps is not None:
         core.check_written(name, tile, np.flatnonzero(chosen))
     return tile.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
 
 
 def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
-    """Return the first `count` elements of each group, as codes of shape [groups, count]. Check
-    only these."""
+    """Return the first `count` elements of each group, as codes of shape [groups, count]. Only
+    these elements count as read."""
     _check(core, name, tile, count)
     columns = -(-count // group_size(core))
     blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)
@@ -144,7 +145,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Report unwritten elements among the first `count` elements of each group."""
+    """Report unwritten elements among the first `count` elements of each group: they fill the first
+    columns, and the next column down to a partition."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))

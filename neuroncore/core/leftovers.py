@@ -43,8 +43,8 @@ class _LeftoverReads(Generic[T]):
 
     They are valid while the storage has these `gaps` (unwritten elements) and the format `held`.
 
-    `findings`: (place of the read, window, bytes written so far) -> (finding, place). A write thus
-        makes new keys. The place keeps its code object alive."""
+    `findings`: (place of the read, window, bytes written so far) -> (finding, place). So a read
+        after the write of a gap has another key. The place keeps its code object alive."""
 
     gaps: Gaps
     held: Format

@@ -20,7 +20,7 @@ Groups = tuple[tuple[int, ...], ...]
 def participants(world: World, number: int, ranks: Sequence[int], waits: bool) -> list[int]:
     """Return the numbers of the cores that take part in a collective of `ranks`. If the cores of a
     rank wait for each other (`waits`), they are all cores of the ranks. Otherwise they are the
-    cores with the position of core `number`."""
+    cores with the same position in their rank as core `number`."""
     if not waits:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]

@@ -150,8 +150,8 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     """Return one row number for each row of the tile, read column by column from the index.
 
     Raises ShapeError unless the index is uint32 [partitions, columns] and has enough numbers. The
-    number of partitions must be a multiple of `limits.transposed_rows`. Several columns must have
-    all partitions."""
+    number of partitions must be a multiple of `limits.transposed_rows`. An index with several
+    columns must use all partitions."""
     rows, whole = tile.shape[0], machine.limits.partitions
     group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size

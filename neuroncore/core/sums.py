@@ -68,7 +68,7 @@ def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
     """Fold `values`, shape [P, F], into the accumulator registers, as the Vector engine does.
-    Replace each element by the sum up to this element.
+    Replace each element by the register's content after it.
 
     `command` first sets the registers (`preset`)."""
     registers = accumulators(core, engine.vector, data, len(values))
@@ -94,7 +94,8 @@ def read_out(
 ) -> None:
     """Write the accumulator registers of the lanes of `data` to `reduce_res`, if it is not None.
 
-    Report registers that no command has set, and write NaN for them."""
+    Report registers that no command has set, and write NaN for them. With `negate`, write the
+    negative values."""
     if reduce_res is None:
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
@@ -118,10 +119,11 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return the function that adds the product of `stationary` and `moving` to `dst`.
+    """Return the function that writes the product of `stationary` and `moving` to `dst`, or adds it
+    (`never_written`).
 
     `group`: if it is more than 1, operands have the shape [K, group, columns]. The products of a
-        partition are added first."""
+        partition are added to each other first."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # `product.chain` would only call this function
@@ -204,8 +206,8 @@ def _as_finite(
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
-    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Infinite
-    leftovers become NaN, and do not spread."""
+    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Leftovers that
+    are not finite become NaN, and do not spread."""
     values = product.reader(data, "stationary", core.options)(data)
     lost = core.leftovers_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
@@ -285,8 +287,9 @@ def _has_others(tile: Tile) -> bool:
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     """Return which elements of `dst` a sum overwrites: True for all, False for none, or flags.
 
-    If `accumulate` is None, the first write to an element of the tensor overwrites it (ISA). Report
-    a sum that is added to uninitialized data, or to data of another engine."""
+    If `accumulate` is None, the first write to an element of the tensor overwrites it (ISA), even
+    if an earlier tensor at this address was written. Report a sum that is added to uninitialized
+    data, or to data of another engine."""
     if accumulate is False:
         return True
     storage = dst.storage

@@ -71,7 +71,8 @@ def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
     """Return the strides for the same elements in the shape `target`, or None if there are none.
 
     Both shapes must have equally many elements. Two axes can be merged if the outer stride is the
-    size times the stride of the inner axis."""
+    size times the stride of the inner axis. The stride of an axis of size 1 is the distance that
+    the axes inside it cover."""
     runs = _runs(shape, strides)  # [elements, stride] of each dense run, outermost first
     new_strides: list[int] = []
     reach = 1  # the distance that the axes so far cover
@@ -143,7 +144,8 @@ class Footprint:
     `item`, `shape`, `strides`: the size in bytes of the elements, and their positions (bytes)
     `run`: the bytes form a grid of runs of this many adjacent bytes
     `sizes`, `steps`: the number and the distance in bytes of the runs, for each axis of the grid
-    `low`, `reach`: the first byte relative to the first element, and the distance to the end"""
+    `low`, `reach`: the first byte relative to the first element (0 or less), and the bytes from
+        there to the end"""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
@@ -281,8 +283,8 @@ class Gaps(Flags):
 
 
 def _repeated(mask: Array, times: int) -> Array:
-    """Return each flag `times` times in a row. In a large result with few flags set, other memory
-    pages are not touched."""
+    """Return each flag `times` times in a row. In a large result with few flags set, only these
+    flags are written, so that other memory pages are not touched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
     repeated = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already

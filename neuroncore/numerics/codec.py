@@ -150,7 +150,8 @@ def encode(
 ) -> Array:
     """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
-    With `saturate`, floats beyond the largest number of the format become this number."""
+    With `saturate`, infinities and floats beyond the largest number of the format become this
+    number."""
     if form is float64:
         return values.astype(np.float64)
     if form is float32 and out is None:

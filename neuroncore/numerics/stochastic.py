@@ -140,7 +140,8 @@ class Stochastic:
     """Stochastic rounding of one launch.
 
     Each instruction of each engine and core has separate random words, one for each element that it
-    writes. Raises UsageError for a seed of more than 32 bits, and for more bits than a word has."""
+    writes, in row-major order. Raises UsageError for a seed of more than 32 bits, and for more bits
+    than a word has."""
 
     def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
         Stream(seed).words(), _ones(bits)  # only for the UsageError that they raise

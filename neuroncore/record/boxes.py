@@ -230,7 +230,8 @@ class Box(NamedTuple):
 
 
 class Areas(NamedTuple):
-    """The areas of a record: its storages, and memories in which the kernel chose addresses.
+    """The areas of a record, in the order of first use. An area is a storage, or a whole memory in
+    which the kernel chose addresses.
 
     `kinds`, `kind`: kinds[kind[a]] describes area a
     `of_box`: of_box[b] is the area of box b"""

@@ -350,7 +350,7 @@ def _results(program: Program, known: dict[int, int]) -> None:
 
 def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
     """Return a flat list as a table with `width` columns. Raise ValueError unless the first number
-    of each row is below `first`, if given."""
+    of each row is from 0 to `first` - 1, if `first` is given."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
         inside(rows[:, 0], first, "windows")

@@ -42,7 +42,7 @@ class Columns:
 
     `call`, `line`: the numbers of the Call and of the source line of instruction i
     `start`, `operands`: its operands are operands[start[i]:start[i + 1]], in the order `reads +
-        indices + writes` of the Call. They are windows; boxes if a function says so.
+        indices + writes` of the Call. They are windows, or boxes where a function says so.
     `values`: the index in `Data.values` of its numbers and registers; -1 for none"""
 
     call: Array

@@ -415,8 +415,8 @@ class Program:
             column.frombytes(saved[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
-        """Raise ValueError if a row has no line or window, or if a window is outside of its
-        tensor."""
+        """Raise ValueError if a row refers to a line or window that does not exist, or if a window
+        is outside of its tensor."""
         read = self._reading()
         columns, windows = read.columns, read.windows
         inside(columns.operands, len(windows.storage), "windows")
@@ -449,8 +449,8 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return `table`, entries of `width` numbers, with begin[i] for row i, the first number of an
-    entry."""
+    """Return `table` with new row numbers: row i, the first of the `width` numbers of an entry,
+    becomes begin[i]."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]
     return array("q", entries.reshape(-1).tolist())

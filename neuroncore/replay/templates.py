@@ -92,8 +92,8 @@ class Templates:
         row: Sequence[int],
     ) -> int:
         """Add a template with these steps. Return its number, or -1 if compiled code can't execute
-        a step. `windows` maps the `id` of each tile to the tile's position in the row. `row` is an
-        example."""
+        a step. `windows` maps the `id` of each tile to the tile's position in the row. `row` is one
+        of the rows that use the template. Only the time of the steps depends on it."""
         self._windows, self._row, self._used = windows, row, 0
         count = len(self.steps)
         try:

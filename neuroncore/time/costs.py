@@ -73,8 +73,8 @@ class CallTable:
     """The costs of each call: rows first[c]:last[c] for call c, one for each possible engine.
 
     `known`: the table of a program that begins with the same calls, perhaps for another machine.
-        Costs that do not depend on the machine's figures are reused. The compiler must leave each
-        call on its engine."""
+        Its costs are reused if they depend only on figures that both machines have in common. The
+        compiler must leave each call on its engine."""
 
     def __init__(
         self,
@@ -147,8 +147,8 @@ class CallTable:
         return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
-        """Return the costs of calls on a machine. Known costs are reused if `calls` begins with the
-        calls of this table."""
+        """Return the costs of calls on a machine. Costs of this table are reused if `calls` begins
+        with its calls, except costs that depend on figures in which the machines differ."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]

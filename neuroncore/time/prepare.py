@@ -255,8 +255,8 @@ def _leave_out(work: Work, form: Compiled) -> Work:
 
 
 def _block_at_barriers(work: Work, form: Compiled) -> None:
-    """Let each instruction of an engine wait for the latest barrier before it in its queue. DMA
-    rings continue at barriers."""
+    """Let each instruction of an engine wait for the latest barrier before it in its queue: an
+    engine that waits for other cores begins nothing else. DMA rings continue."""
     if not form.table.meets.any():
         return
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)

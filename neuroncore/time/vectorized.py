@@ -221,7 +221,7 @@ class _Distribution:
 
     def distribute(self, loops: Loops) -> None:
         """Reorder loops if some of their instructions can be merged. The loops have the same depth,
-        and equally many iterations and rows."""
+        and equally many iterations and rows; the first iteration may have more rows."""
         depth, count, width = (int(column[0]) for column in loops[:3])
         more = loops.end - loops.begin - count * width
         for k in np.flatnonzero(more > 0).tolist():

@@ -1,9 +1,9 @@
 """The bound of a run, which is its bottleneck.
 
 If some resource is busy nearly all of the time, the program is scheduled again with more of one
-resource at a time. The bound is the resource that saves the most time. Otherwise the bound is the
-serial chain: each instruction waits for the one before. Collectives are the bound if they take a
-large part of the critical path (TOGETHER)."""
+resource at a time. The bound is the resource that saves the most time. If no resource is so busy,
+the bound is the collectives if they take a large part of the critical path (TOGETHER), or else the
+serial chain: each instruction waits for the one before."""
 
 from __future__ import annotations
 

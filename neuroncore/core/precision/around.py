@@ -83,7 +83,8 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new, empty cache for packed operands at each access."""
+        """A new, empty cache at each access: no evaluation uses operands that an earlier one has
+        packed."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:
@@ -94,6 +95,7 @@ class StandIn:
     def leftovers_in(self, tile: Tile) -> Array | None:
         """Return flags of the NaN elements, or None if there are none.
 
-        Leftovers are NaN on the chip. Other NaN spread in the same way."""
+        Leftovers are NaN on the chip. Other NaN are flagged too: instructions move all NaN in the
+        same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

@@ -202,7 +202,7 @@ def ratio(error: float, size: float) -> float:
 
 def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
     """Return (sum of (real - exact)^2, sum of exact^2, whether an element is finite only in
-    `exact`). Sum over elements that are finite in both."""
+    `exact`). The sums are over the elements that are finite in both arrays."""
     a, b = real.ravel(), exact.ravel()
     error, size = native.distance(a, b)
     if isfinite(error) and isfinite(size):
@@ -225,7 +225,8 @@ DOUBLE = np.dtype(np.float64)
 
 
 class Float64Tile(Tile):
-    """A tile of the float64 computation. Integers are the chip's."""
+    """A tile of the float64 computation. Integers are the chip's, and only the chip's tile records
+    which elements were written."""
 
     __slots__ = ()
 
@@ -349,9 +350,10 @@ def copied_double(storage: Storage) -> Double:
 
 
 def begun_double(storage: Storage, first: Tile) -> Double:
-    """Return a new Double for a storage after the first write, to the tile `first`.
+    """Return a new Double for a storage after the chip has written the tile `first`.
 
-    It is uninitialized if nothing else was written; otherwise it contains the chip's values."""
+    It is uninitialized if nothing else of the storage was written; otherwise it contains the chip's
+    values."""
     if not first.is_only_written:
         return copied_double(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -359,7 +361,8 @@ def begun_double(storage: Storage, first: Tile) -> Double:
 
 
 def adopted_double(array: Array, owner: Storage) -> Double:
-    """Return a Double for `owner` that uses the memory of `array`, contiguous float64."""
+    """Return a Double for `owner` that uses the memory of `array`, contiguous float64 of the size
+    of `owner`."""
     place = owner.partition0, 0
     layout = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, layout, float64, owner.name)
@@ -368,7 +371,8 @@ def adopted_double(array: Array, owner: Storage) -> Double:
 
 
 def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
-    """Return a Double that uses the memory of `shadow`, for the storage that `tile` covers."""
+    """Return a Double that uses the memory of `shadow`, for the storage that `tile` covers
+    completely."""
     if tile.geometry is not tile.geometry.layout.whole:
         return adopted_double(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
@@ -384,7 +388,8 @@ class Doubles:
     """The Doubles of one core's memories.
 
     Storages may overlap at addresses that the kernel chose. A write to one storage ends the Doubles
-    of all others there. A new storage at the same place gets the Double of the old one."""
+    of all others with any of its bytes. A new storage at the same place gets the Double of the old
+    one."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}

@@ -61,7 +61,8 @@ class Slots:
 
 
 class SlotsOfCalls:
-    """The `Slots` of all calls of one core. Equal roles share memory."""
+    """The `Slots` of all calls of one core. Tiles of different calls with the same role share
+    memory."""
 
     def __init__(self) -> None:
         self._memory: dict[Role, Array] = {}

@@ -274,7 +274,8 @@ class Step:
                 written.parts.append(results[written.name].codes())
 
     def _sampled(self, name: str, tile: Tile) -> Tile:
-        """Return the sample of an input, or the input itself if it is not sampled."""
+        """Return the sample of an input, or the input itself if it is not sampled or is in
+        `joining`."""
         if name not in self.sample or any(joining.name == name for joining in self.joining):
             return tile
         codes = tile.codes()[self.sample[name]]
@@ -464,7 +465,8 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """Return whether DMA engines may run the call."""
+    """Return whether DMA engines may run the call. They write all of a result at a known
+    address."""
     return engine.dma in call.instruction.engines
 
 

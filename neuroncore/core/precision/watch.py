@@ -269,7 +269,8 @@ def _remember(tile: Tile, whole: bool, bound: int) -> None:
 def _runs_small(
     call: Call, arguments: dict[str, Any], facts: Evaluation, run: Callable[[], None]
 ) -> bool:
-    """Run a call on small integers whose result can't reach SUSPICIOUS. Return whether it ran."""
+    """Run a call (`Evaluation.bounded`) if its integers are too small for a result of SUSPICIOUS.
+    Return whether it ran."""
     optional = (arguments[name] for name in facts.numbers)
     numbers = [0 if number is None else number for number in optional]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
@@ -288,8 +289,8 @@ def _runs_small(
 def _reaches(tile: Tile) -> int:
     """Return a bound on the magnitude of integers that were just written.
 
-    In a narrow format, an integer at an end of the range may be saturated. The bound is then
-    SUSPICIOUS, and otherwise 0."""
+    In a narrow format, an integer at an end of the range may be saturated. Then the bound is
+    SUSPICIOUS; for all other integers of narrow formats it is 0."""
     if tile.dtype in WIDE_INTEGERS:
         bound = _measured(tile)
         _remember(tile, True, bound)

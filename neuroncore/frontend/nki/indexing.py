@@ -348,7 +348,7 @@ class Patterned(Indexed):
         ViewError in three cases:
 
         * `ap` was passed an offset (`free` is False).
-        * This view has several offsets, or an index that selects elements.
+        * This view has several offsets, or an index that selects rows or elements.
         * The step of the offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)

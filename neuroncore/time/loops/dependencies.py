@@ -269,8 +269,8 @@ def _recomputed(
 class Overwritten(NamedTuple):
     """The users of boxes and operands.
 
-    For each box: its last writer, and its last reader since then. For each operand k: the reader
-    before it (`earlier`), and its instruction (`reading`)."""
+    For each box: its last writer, and its last reader since any of its bytes was written. For each
+    operand k: the reader before it (`earlier`), and its instruction (`reading`)."""
 
     writer: Array
     latest: Array

@@ -371,9 +371,9 @@ class Template:
         return event if more is None else NewStorage(program, event, more)
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
-        """Return the numbers of the iteration with these loop variables, except variable `but` (-1:
-        none). Return None if another variable differs from the template and its effect is
-        unknown."""
+        """Return the numbers of the iteration with these loop variables; variable `but` keeps the
+        template's value (-1: none). Return None if another variable differs from the template and
+        its effect is unknown."""
         steps = [value - first for value, first in zip(values, self._values, strict=True)]
         if but >= 0:
             steps[but] = 0
