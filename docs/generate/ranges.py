@@ -32,8 +32,9 @@ The release and the flags of the compiler determine the writer of DMA descriptor
   trn1, and on other machines with `--disable-dge`.
 * *device*: for all other kernels of the older API, the device writes the descriptors while the
   kernel runs.
-* *software*: software writes the descriptors for today's API since NKI 0.5.
-* *hardware*: hardware writes the descriptors for today's API before NKI 0.5.
+* *software*: software writes the descriptors. It does so for today's API in NKI 0.5 and later.
+* *hardware*: hardware writes the descriptors. It does so for today's API in releases before NKI
+  0.5.
 
 If the upper end of a range is at least {known:g} times the lower end, reports state that the range
 is not known, and how long similar kernels took.

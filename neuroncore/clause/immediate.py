@@ -96,8 +96,8 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Register:
-    """Declares a parameter: a scalar register of a sequencer, or with `number` also an integer of
-    the format `numbers`."""
+    """Declares a parameter that takes a scalar register of a sequencer. If `number` is True, the
+    parameter also takes an integer of the format `numbers`."""
 
     number: bool = False
     written: bool = False

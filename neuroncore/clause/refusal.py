@@ -67,8 +67,8 @@ class Rule:
         return (fault.kind or self.kind)(f"{call.name}: {fault.statement}", **fields)  # type: ignore[arg-type]
 
     def when(self, words: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """Return the rule, only for calls for which `test` is true. `words` are appended to its
-        sentence. `reasons` replace its fields, such as `because`."""
+        """Return this rule, limited to calls for which `test` is true. `words` are appended to the
+        rule's sentence. `reasons` replace other fields of the rule, such as `because`."""
         return replace(
             self,
             sentence=f"{self.sentence} {words}",

@@ -90,8 +90,8 @@ def formats_of(
 def needs(
     feature: str, use: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
-    """Require a feature of some machines for calls for which `test` is true. `use` is a noun for
-    the ability. The error blames `argument`."""
+    """Return a rule: a call needs a feature that only some machines have, if `test` is true for
+    the call. `use` names the feature in the error, which blames `argument`."""
 
     @rule(
         TargetError,
@@ -250,8 +250,8 @@ def only_if(
 
 
 def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any], Any]) -> Rule:
-    """Require `argument` if `test` is true for the argument of the parameter `partner`. `condition`
-    states this in words."""
+    """Return a rule: the parameter `argument` is required if `test` is true for the value of the
+    parameter `partner`. `condition` states this in words."""
 
     @rule(OperatorError, f"{argument} is needed if {partner} {condition}")
     def check(call: Call, machine: Machine) -> Fault | None:

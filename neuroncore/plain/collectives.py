@@ -122,8 +122,8 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n. Row
-    0 contains the number of elements to send to rank n, and row 1 their position in src. If
+    """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n: row
+    0 is the number of elements to send to rank n, and row 1 is their position in src. If
     `has_rdispls` is True, row 3 contains the position in dst of the elements from rank n. Otherwise
     dst has equal parts. Unless `recv_counts_known` is True, the number of elements that arrived
     from each rank is written to row 2. If `to_all` is True, column 0 is about all ranks."""

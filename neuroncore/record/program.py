@@ -92,7 +92,8 @@ class Program:
         return self.count
 
     def make_room(self) -> bool:
-        """Return whether the record has fewer than `limit` rows. Compress PACKED new rows first."""
+        """Return whether the record has room for more rows. Compress the new rows first, if there
+        are PACKED of them."""
         if self.room <= self.count < self.limit:
             self.rows.pack()
             self.births.pack()

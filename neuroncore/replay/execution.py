@@ -56,8 +56,8 @@ class Meetings:
         return copy
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Let core `number` arrive at a point with the data `bring`. Return the data of all its
-        cores.
+        """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
+        that meet there.
 
         Raise Waits if some cores have not arrived. The last core to arrive calls `then` with all
         data."""

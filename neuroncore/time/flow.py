@@ -62,8 +62,8 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Return, for each use in `uses`, which contents its tile has, counted from 0. A write begins
-    new contents if no earlier contents are read afterwards.
+    """Return, for each use in `uses`, how often its tile was filled again by then. A write fills a
+    tile again if nothing that was written earlier is read afterwards.
 
     `uses`, `ends`: tile a is used by the operands uses[ends[a]:ends[a + 1]], in program order
     `boxes`: `Boxes.table` of the record"""

@@ -209,8 +209,8 @@ def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
 
 
 def _asked(timeline: Timeline) -> Array:
-    """Return pairs of instructions, encoded by `_pairs`: the kernel, or a rule of its compiler
-    (`Compiled.held`), lets the first wait for the second."""
+    """Return pairs of instructions, encoded by `_pairs`. The first instruction waits for the second
+    because the kernel demands it, or a rule of its compiler (`Compiled.held`)."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)

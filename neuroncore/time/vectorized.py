@@ -244,10 +244,11 @@ class _Distribution:
                 self._reorder(places[same], rows[same].reshape(-1, count * width), plan)
 
     def _reorder(self, places: Array, rows: Array, plan: LoopPlan) -> None:
-        """Reorder loops with the same plan, except those whose iterations depend on each other.
+        """Reorder the rows of loops that share a plan, except loops whose iterations depend on each
+        other.
 
-        `rows`: rows[n] are the rows of loop n
-        `places`: places[n] are the positions of these rows in `order`"""
+            `rows`: rows[n] are the rows of loop n
+            `places`: places[n] are the positions of these rows in `order`"""
         accesses = Accesses(self.columns.start, self.columns.operands, self.reads, *self.boxes.near)
         free = independent.over(rows.size)(rows, plan.segment, accesses, self.writer)
         rows = rows[free]

@@ -154,8 +154,8 @@ def saturated(timeline: Timeline) -> list[str]:
 def then_bound_by(timeline: Timeline) -> str:
     """Return the name of the bound without scheduling a change.
 
-    It is the busiest saturated resource, although more of another may save more time. Without one,
-    it is the serial chain, or the collectives."""
+    The bound is the busiest resource that is saturated, even if another resource would save more
+    time. If no resource is saturated, it is the serial chain, or the collectives."""
     simple_bound = bound_by_times(timeline)
     if simple_bound is not None:
         return simple_bound.what

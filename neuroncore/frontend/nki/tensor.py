@@ -251,7 +251,7 @@ class NkiTensor(Assigned):
         count = index.size if num_elem is None else num_elem
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ShapeError(
-                f"num_elem is {num_elem!r}, which is not a number of offsets",
+                f"num_elem is {num_elem!r}; it must be the number of offsets, a positive integer",
                 argument="num_elem",
                 position=1,
                 expected="a positive integer",
@@ -275,8 +275,9 @@ class NkiTensor(Assigned):
         )
 
     def _single(self, dim: int, method: str, change: str) -> int:
-        """Return the number of the axis `dim`. Raises ShapeError unless the axis has size 1. The
-        message says that `method` makes a `change` to the axis."""
+        """Return the number of the axis `dim`. Raises ShapeError unless the axis has size 1.
+
+        `method`, `change`: the method's name and what it does to the axis, for the message"""
         axis = self._free_axis(dim, method)
         if self.shape[axis] != 1:
             raise ShapeError(

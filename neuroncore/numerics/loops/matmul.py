@@ -248,8 +248,8 @@ def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
     """Return the first `vectors` * LANES columns of `x`, copied to `panel` and filled up with
     zeros.
 
-    If they are read only `once`, return `x` itself if it has enough columns with adjacent
-    elements."""
+    No copy is made, and `x` itself is returned, if its columns are read only `once`, are enough
+    and have adjacent elements."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)

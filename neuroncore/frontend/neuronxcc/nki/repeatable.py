@@ -120,8 +120,8 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
     """Return the `for` loops in the functions of a file, as pairs (names of the function, nested
     loops from the outermost to this one).
 
-    A loop has two keys. While it fetches its next element, Python 3.11 and 3.12 report its span,
-    but Python 3.13 the span of its iterable."""
+    Each loop is found under two spans. While a loop fetches its next element, Python 3.11 and 3.12
+    report the span of the loop, but Python 3.13 reports the span of its iterable."""
     loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):

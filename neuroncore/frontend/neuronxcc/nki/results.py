@@ -320,8 +320,9 @@ def produce(
 
 
 def _written(result: Tensor, boxes: list[Box], over: Dims, part: Part | None) -> list[Box]:
-    """Return the boxes of a result that instructions on `boxes` of a tile of shape `over` write; ()
-    is all of it. Raises NotEmulated if two instructions would write the same element."""
+    """Return the boxes of a result that instructions write if they work on `boxes` of a tile of
+    shape `over`. The empty tuple means the whole result. Raises NotEmulated if two instructions
+    would write the same element."""
     written = [extent(of_result(result, box, over, part)) if box else box for box in boxes]
     check_apart(written)
     return written
