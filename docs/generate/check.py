@@ -63,8 +63,8 @@ line states the reason. The exit code then depends on the reason:
 
 * It is 1 for an exception in a kernel, or in a function that computes its arguments or its
   reference.
-* It depends on the findings alone for an exception in a script, for a failed import outside of a
-  kernel, and for a limit that ended the run.
+* It depends on the findings alone for an exception in a script or in the import of the kernel's
+  file, for an import that fails outside of a kernel, and for a limit that ended the run.
 
 `neuroncore run` also checks the source. It reports errors and warnings of the source as warnings,
 but with `--strict` it refuses a kernel with errors. In Python, `neuroncore.check(file, kernel=None,

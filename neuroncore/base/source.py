@@ -27,8 +27,8 @@ class Sites(dict[int, T]):
 
     A place is a code object and the byte offset of an instruction. The key is one number, `id(code)
     + instruction`, because hashing a pair takes twice as long. No two places have the same key:
-    since Python 3.11 a code object contains its bytecode, and the table keeps the object alive.
-    When the table has `room` places, it is emptied."""
+    since Python 3.11 a code object contains its bytecode, so the key is an address inside the
+    object, which the table keeps alive. When the table has `room` places, it is emptied."""
 
     def __init__(self, room: int = ROOM) -> None:
         super().__init__()

@@ -290,8 +290,8 @@ MOST_REPORTED = 4  # the most lines that are reported
 
 
 def unplaced(uses: Uses) -> Iterator[Finding]:
-    """Yield findings for lines that allocate a tensor without an address where other tensors have
-    addresses: the first MOST_REPORTED lines."""
+    """Yield findings for lines that allocate a tensor without an address in a memory where others
+    have addresses: the first MOST_REPORTED lines."""
     kinds = uses.program.kinds
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)

@@ -184,8 +184,8 @@ def power(a: Array, b: Any, out: Array) -> None:
     """out = a ** b in float64, rounded once to the format of `out`.
 
     numpy takes up to five times as long if a base is negative or 0. Then it computes the powers of
-    |a| (1 for 0), and a compiled loop the result. numpy also computes all squares and other
-    formats."""
+    |a| (1 for 0), and a compiled loop the result. Squares, and formats other than float32, are
+    always left to numpy."""
     squares = np.ndim(b) == 0 and b == 2
     if squares or out.dtype != np.float32 or (a > 0).all():
         np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")

@@ -86,8 +86,8 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """Return the cost of streaming elements through the call's engine for `cycles`, or as long as
-    the ports of the tiles take.
+    """Return the cost of streaming elements through the call's engine for `cycles`, or longer if
+    the ports of the tiles take more.
 
     `extra`: further cycles, in addition to the fixed cost
     `column`: whether a [P, 1] column of scalars is fetched that is not an operand"""

@@ -78,7 +78,7 @@ def plain(options: Options) -> Product:
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
     """Return the function that packs an operand for its product, or None. Packed values can be
-    reused.
+    reused while the tile is unchanged.
 
     `role`: STATIONARY or MOVING
     `chained`: whether `chain` multiplies the operand

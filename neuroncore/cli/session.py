@@ -420,8 +420,8 @@ class Session:
 
     def _is_of_the_kernel(self, error: BaseException) -> bool:
         """Return whether an error is due to the kernel's code, or to the functions that compute its
-        arguments and its reference. Exceptions of scripts and imports may be due to a package, a
-        device or a file that this machine lacks."""
+        arguments and its reference. Exceptions of scripts, and of imports outside of a kernel, may
+        be due to a package, a device or a file that this machine lacks."""
         if isinstance(error, NO_FAULT):
             return False
         return in_a_kernel(error) or (self.is_imported and not isinstance(error, ImportError))

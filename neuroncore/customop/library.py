@@ -207,10 +207,10 @@ class Library:
     ) -> LibraryCall:
         """Call an operator on arrays and numbers.
 
-        The cores of a multicore library run one after another. Their order is undefined on a
-        device, so a result that depends on it is an error. Raises UsageError for wrong arguments.
-        Raises CustomOpFault for a crash, for a run longer than `seconds`, and for actions that the
-        device would refuse."""
+        The cores of a multicore library run one after another in this `order`. The order is
+        undefined on a device, so a result that depends on it is an error. Raises UsageError for
+        wrong arguments. Raises CustomOpFault for a crash, for a run longer than `seconds`, and for
+        actions that the device would refuse."""
         operator = self.operators.get(name)
         if operator is None:
             raise UsageError(f"no operator {name!r}; operators are {', '.join(self.operators)}")

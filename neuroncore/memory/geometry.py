@@ -103,8 +103,8 @@ class Layout:
     `partitions`, `row_bytes`: on the chip, the number and the bytes of its rows; in HBM it is one
         row
     `partition0`, `byte0`: the partition of the first row, and the first byte of each row there
-    `spread`, `pitch`: in the emulator's memory, elements are `spread` times as far apart, and rows
-        `pitch` bytes"""
+    `spread`, `pitch`: in the emulator's memory, elements are `spread` times as far apart as on the
+        chip, and rows `pitch` bytes"""
 
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),

@@ -328,7 +328,7 @@ class Replay:
         """Take a snapshot of this step, unless there is one of this or a later step.
 
         Do nothing if it would copy more than `room` bytes (the argument `snapshots` of Replay) and
-        is not the first. If all snapshots exceed `room` bytes, keep only every second."""
+        is not the first. If all snapshots together exceed `room` bytes, keep only every second."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return

@@ -198,8 +198,8 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Return whether `reader` can read the source of `copy` in PSUM as its operand `place`, as fast
-    as the copy."""
+    """Return whether `reader` can read the source of `copy` in PSUM as its operand `place`, without
+    taking longer than with the result of `copy`."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])

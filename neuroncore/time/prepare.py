@@ -237,11 +237,11 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
 
 
 def _leave_out(work: Work, form: Compiled) -> Work:
-    """Return the work without the instructions that the compiler leaves out: they take no time, and
-    wait only for the instruction that replaces them.
+    """Return the work in which the instructions that the compiler leaves out take no time. A
+    repeated instruction waits only for the instruction that replaces it.
 
-    The last writer of a tile replaces all writers of its repetition. Only the last of these waits
-    for it, because merging may move the others before it."""
+    The last writer of a tile replaces all writers of its repetition. Writers that merging has moved
+    before it do not wait for it, because it may wait for them."""
     left_out = (form.fate != ISSUED).nonzero()[0]
     if not len(left_out):
         return work

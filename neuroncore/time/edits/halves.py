@@ -135,8 +135,8 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """Return which instructions to split: those of the line `place`, and those of all lines that
-    share tiles on the chip with a split line."""
+    """Return which instructions to split, if they can be halved: those of the line `place`, and
+    those of all lines that share tiles on the chip with a split line."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()

@@ -175,8 +175,8 @@ def assigned(
 ) -> None:
     """Choose the engine of each instruction. Transfers move their bytes one after the other.
 
-    `row`: row[i] is set to the row of `choices` that lets instruction i end first, in program order
-        (list scheduling). A merged instruction gets the row of heads[i].
+    `row`: row[i] is set, in program order (list scheduling), to the first row of `choices` that
+        lets instruction i end soonest. A merged instruction gets the row of heads[i].
     `free`: free[q] is the time at which queue q ends its last instruction so far
     `done`: done[i] is the time at which the result of instruction i is available"""
     queue, busy, needs = choices.queue, choices.busy, work.needs

@@ -50,7 +50,8 @@ class ReboundName:
         self._before = {name: (value, _list_copied(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
-        """Restore the values before the loop, and report LOOP_REBOUND for each that has changed.
+        """Restore, for the next iteration, the values that the names had before the loop. Report
+        LOOP_REBOUND for each that has changed.
 
         A name of a tile of the iteration stays bound to this tile: if it is read later,
         `scopes.check_read` raises an error."""

@@ -142,8 +142,8 @@ def _new(core: Core, state: Running, place: tuple[Any, ...]) -> Tensor:
 
 
 def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Format) -> Tensor:
-    """Return a tile on the chip whose memory is allocated when it is needed, at this line and in
-    the iteration `scope`. Raises PartitionLimitError and CapacityError at once."""
+    """Return a tile on the chip whose memory is allocated when it is needed. It counts as allocated
+    at this line, in the iteration `scope`. Raises PartitionLimitError and CapacityError at once."""
     site = core.birthplace()
     core.memory.layout(region, sizes, dtype)
 
