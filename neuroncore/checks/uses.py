@@ -168,8 +168,8 @@ class _WindowUses:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of products on one window: the first of the pair begins a sum, and nothing
-        read the result of the second, which came before."""
+        """Yield pairs of instructions: a product that begins a sum, and the product that used the
+        window before it. Nothing read the result of the earlier product."""
         every = self._products(None) | self._products(True) | self._products(False)
         following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -241,8 +241,8 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
 
 
 def _candidates(uses: Uses, storage: Array) -> Array:
-    """Return the operands whose bytes were last written through another tensor. Writers with
-    several results are left out.
+    """Return the inputs whose bytes were last written through another tensor. Writers with several
+    results are left out.
 
     `storage`: the storage of each operand"""
     kinds, areas = uses.program.kinds, uses.areas
@@ -413,8 +413,8 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
     """Yield (operand, writer, depth) for each operand that reads bytes of another iteration of the
     loop at `depth`.
 
-    `writer` is the last to write them before the read, or else after it (`_overwritten_later`).
-    Operands that iterations may share, and operands with an index, are left out."""
+    `writer` is the last to write them before the read, or after it (`_overwritten_later`). Operands
+    that iterations may share, and operands with an index, are left out."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])

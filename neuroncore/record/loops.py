@@ -64,7 +64,7 @@ def apart(
     (`record.columns.Columns`). Return the row after the last one.
 
     A row is a 64-bit word (~call in the upper half, line in the lower), three words for each
-    window, and a word with the index of its values.
+    window, and, if it has values, a word with their index.
 
     `tiles`: the number of windows of each Call
     `has_values`: whether each Call has values"""
