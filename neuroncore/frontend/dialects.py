@@ -105,8 +105,8 @@ def takes_self(function: Callable[..., Any]) -> bool:
 
 class PickledByName:
     """A base class of kernels, which are pickled and copied by name, like functions. A kernel that
-    its module has under another name, such as `kernel = nki.jit(function)`, is pickled with its
-    attributes."""
+    its module lacks under the name of its function, such as `kernel = nki.jit(function)`, is
+    pickled with its attributes."""
 
     function: Callable[..., Any]
 

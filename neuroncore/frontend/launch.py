@@ -300,7 +300,7 @@ def _check_cores(cores: list[Core]) -> None:
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
     """Run a program on each core, and return the results. The cores of a logical core run together,
-    in an order with the seed `turns`. More cores run one after another."""
+    in an order with the seed `turns`. If there are more cores, all run one after another."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -345,8 +345,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """Return the object that collects numeric errors if Options.precision is set, otherwise None.
-    The cores then compute in float64 too."""
+    """If Options.precision is set, let the cores compute in float64 too, and return the object that
+    collects numeric errors. Otherwise return None."""
     options = cores[0].options
     if not options.precision:
         return None

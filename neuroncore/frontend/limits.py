@@ -115,10 +115,11 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
     """Return a hint for an access to the elements `first` to `last` of an axis with fewer elements.
 
-    * If `first` and the size are multiples of the length, a loop probably reads one piece too many:
-      the hint states the number of pieces.
+    The first of these cases decides:
+
+    * If `first` or the size is no multiple of the access's length, the hint is `ragged`.
     * If the access fits on another axis, the hint asks whether indices are swapped.
-    * Otherwise the hint is `ragged`."""
+    * Otherwise a loop probably reads one piece too many: the hint states the number of pieces."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

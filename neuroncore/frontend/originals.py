@@ -74,8 +74,8 @@ def _sample(array: Array) -> bytes:
     """Return a sample of an array: one word of each block of BLOCK bytes (of MOST larger blocks, if
     there are more), and the last bytes.
 
-    A change of all bytes over two blocks is always detected. A change of a few elements is likely
-    missed."""
+    If all bytes of a range as long as two blocks change, this is always detected. A change of a few
+    elements is likely missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)

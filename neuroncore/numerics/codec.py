@@ -241,8 +241,8 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """Return the constants, as uint32, with which the loops of `loops.codec` encode a format with
-    fewer exponent bits than float32."""
+    """Return the constants, as uint32, in the order in which the loops of `loops.codec` read them
+    to encode a format with fewer exponent bits than float32."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     # the code of infinity; without infinity, of NaN; without both, of the largest number

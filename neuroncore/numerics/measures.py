@@ -35,8 +35,9 @@ def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> 
     """Return the errors of a result in units in the last place of a format, as float64.
 
     An error is (result - reference), divided by the distance between adjacent numbers at the
-    reference. Below the smallest normal number, and above the largest number, it is the distance
-    there. `dtype` is by default the format of `result`, or float32 for 64 bits.
+    reference. For a reference below the smallest normal number, or above the largest number, the
+    distance at that number is used. `dtype` is by default the format of `result`, or float32 for 64
+    bits.
 
     The error is 0 for equal infinities, and for two NaN. It is not finite for any other infinity or
     NaN. Raises UsageError for arrays of different shapes."""

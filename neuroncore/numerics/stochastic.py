@@ -104,8 +104,8 @@ def encode(
     """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
     `first`: the number of the first element
-    `pitch`: the numbers from one row (last axis) to the next; for a part of a tile, the tile's
-        columns
+    `pitch`: the increase of the number from one row (last axis) to the next; for a part of a tile,
+        the tile's columns
     `bits`: the random bits in each word"""
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)

@@ -144,7 +144,7 @@ def nc_transpose(
     engine.
 
     By default, the Vector engine transposes tiles of up to 32 x 32, the most at once. The Tensor
-    engine transposes larger tiles, which are first copied from PSUM to SBUF.
+    engine transposes larger tiles; a tile in PSUM is first copied to SBUF.
 
     If the Vector engine is requested for a larger tile, it transposes squares of 32 x 32 one after
     another. The API's pages allow only one square, but kernels that were measured on trn1
@@ -177,8 +177,8 @@ def nc_transpose(
 def across_partitions(row: Tensor, count: int) -> Tensor:
     """Return a row of shape [1, F...] repeated in `count` partitions as float32.
 
-    A row of at most one bank stays in PSUM, where instructions read it. A larger row is repeated in
-    parts of a bank, which are copied to SBUF."""
+    If the row fits into one bank, the result stays in PSUM, where instructions read it. A larger
+    row is repeated in parts of a bank, which are copied to SBUF."""
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
     bank = current().machine.psum.bank_bytes // float32.itemsize
