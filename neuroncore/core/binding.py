@@ -181,8 +181,8 @@ def unexpected(
 
 
 def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call on a core. `arguments` are those of the first
-    use."""
+    """Return the function that executes a call on a core. `arguments` are those of the first use,
+    with tiles at their run-time offsets."""
     instruction, by_name = call.instruction, _body_arguments(call, arguments)
     for parameter in instruction.parameters:
         if isinstance(parameter.declared, Op) and (op := by_name[parameter.name]) is not None:

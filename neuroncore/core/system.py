@@ -324,8 +324,8 @@ class System:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """Join texts: a few in one line, more in the first LISTED lines with the number of the
-    others."""
+    """Join a few texts in one line. For more, return a line for each of the first LISTED, and the
+    number of the others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
     rest = len(parts) - LISTED

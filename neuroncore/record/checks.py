@@ -289,8 +289,8 @@ def _iterations(program: Program) -> None:
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that the values of each row are legal for its instruction, and that it has enough
-    registers for its windows."""
+    """Check that the values of each row are legal for its instruction, and that it has as many
+    registers as its windows use."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")

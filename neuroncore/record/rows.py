@@ -74,7 +74,7 @@ class Window(NamedTuple):
     """Some elements of a tensor.
 
     `tensor`: the number of its storage
-    `offset`: the position of the first element, in elements
+    `offset`: the position of the first element without `moves`, in elements
     `moves`: the parts of the position that indices add at run time"""
 
     tensor: int

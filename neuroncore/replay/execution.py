@@ -215,8 +215,8 @@ class Execution:
         return StretchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
-        """Raise OtherPath if the kernel branches on a register whose value differs from the
-        record."""
+        """Raise OtherPath if the kernel branches before the next row on a register whose value
+        differs from the record."""
         for number, value, line in self._tables.branches.get(self.row, ()):
             actual = self.registers.value(number)
             if actual != value:

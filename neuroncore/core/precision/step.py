@@ -428,7 +428,8 @@ class Step:
 def staged(
     shared: SharedState, call: Call, arguments: Mapping[str, Any], stand: StandIn
 ) -> Run | None:
-    """Return the cached function that executes a call on tiles like `arguments`.
+    """Return the cached function that executes a call on tiles with the layouts and formats of
+    `arguments`.
 
     Return None if positions are known only at run time, or if the clause returns no Run."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
@@ -444,8 +445,8 @@ def staged(
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the index of the sample of each large operand: every n-th lane, or column of a
-    product."""
+    """Return, by name, the index of each operand's sample: every n-th lane, or column of a product.
+    The result is {} if whole operands are evaluated."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)

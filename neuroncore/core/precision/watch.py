@@ -134,7 +134,7 @@ SUSPICIOUS = (1 << 24) - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
-    """Report integers that an engine rounds to float32 when it reads them.
+    """Report integers that an engine rounds when it reads or copies them (`Evaluation.read_as`).
 
     Operands with an index are not checked: the index is not known yet."""
     form = facts.read_as
