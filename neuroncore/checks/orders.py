@@ -389,8 +389,8 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _ByPriority:
-    """A schedule that runs the core with the lowest of `priorities`, and the lowest number, that
-    can run."""
+    """A schedule that runs, of the cores that can run, the one with the lowest of `priorities`; of
+    several such cores, the one with the lowest number."""
 
     def __init__(self, priorities: Sequence[int]) -> None:
         self.priorities = priorities

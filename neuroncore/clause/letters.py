@@ -33,8 +33,8 @@ class Term:
     """One size of an operand: `times` * the size of the letter + `plus`, at least `least`.
 
     `letter`: if it is missing, the size is `plus`
-    `multiple`, `most`: the letter's size must be a multiple, and at most this limit of the
-        machine"""
+    `multiple`, `most`: the letter's size must be a multiple of `multiple`, and at most the
+        machine's limit `most`"""
 
     text: str
     letter: str | None

@@ -104,7 +104,7 @@ def fault(
     """Return a fault: the argument to blame, the error's statement, and the expected and actual
     values.
 
-    `got`: the actual value, by default a tile
+    `got`: the actual value; by default the argument, if it is a tile
     `more`: replaces because, hint, also and kind of the rule"""
     kind = more.pop("kind", None)
     fields = {"argument": argument, **more}

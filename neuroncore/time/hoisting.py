@@ -25,10 +25,11 @@ class LoopLevel(NamedTuple):
     """The loops at one depth of nesting. Each field has one entry per instruction (row) of the
     program.
 
-    `run`: the execution of the loop that contains the instruction; -1 outside of loops
+    `run`: the execution of the loop that contains the instruction; -1 outside of loops of this
+        depth
     `turn`: the iteration, counted over the whole program; -1 outside of loops
-    `alike`: False if an adjacent iteration has a different result at this place. Only iterations
-        with equally many instructions are compared."""
+    `alike`: False if an adjacent iteration has a different result at this place. Only iterations of
+        one run with equally many instructions are compared."""
 
     run: Array
     turn: Array

@@ -322,8 +322,8 @@ class _Distribution:
         """Return how many iterations can be processed together, so that their tiles fit in SBUF and
         PSUM.
 
-        A tile takes space in each iteration if several segments use it, but not the next
-        iteration."""
+        A tile takes space in each iteration if several segments use it, and the next iteration does
+        not."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

@@ -69,8 +69,8 @@ class Arrivals:
 class Imbalance:
     """A line at which ranks do unequal work.
 
-    `more_ns`: how many nanoseconds longer the last cores at collectives work at this line than the
-        median core, in total
+    `more_ns`: how many nanoseconds longer the cores that arrive last at collectives work at this
+        line than the median core, in total
     `each`: each[n, k] is the work of core n at the line between its collectives k - 1 and k, in
         nanoseconds; shape (cores, collectives + 1)"""
 
