@@ -52,7 +52,7 @@ class RankPart:
 
     @property
     def tiles(self) -> list[Tile]:
-        """All tensors of the contribution."""
+        """All tensors of the part."""
         return [*self.srcs, *self.dsts, *([] if self.metadata is None else [self.metadata])]
 
     @property

@@ -76,7 +76,7 @@ class AxisSteps(NamedTuple):
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
     """Return the boxes that share bytes, as arrays `near` and `start`. Box b shares bytes with the
-    boxes near[start[b]:start[b + 1]], and with itself. `box` is overwritten.
+    boxes near[start[b]:start[b + 1]], including itself. `box` is overwritten.
 
     `area`: area[b] is the area of box b
     `box`: box[b] is [row, row_end, byte, byte_end]
