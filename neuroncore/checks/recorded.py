@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
-from neuroncore.record.columns import Area
+from neuroncore.record.columns import ANYWHERE, Area
 from neuroncore.record.program import Program, Record
 from neuroncore.time.schedule import Timeline
 
@@ -269,8 +270,10 @@ def overlapping_copies(uses: Uses) -> Iterator[Finding]:
     """Yield a finding for each line with a DMA that moves elements within a tensor, from bytes that
     partly overlap its destination.
 
-    The addresses of a gather or scatter are not compared, because an index chooses them."""
+    There is none if an index of the kernel decides which bytes the DMA reads or writes, or if the
+    DMA reads elements repeatedly: they may be copied onto themselves and to other places."""
     columns, bounds = uses.columns, uses.program.box_table()[:, 1:5]
+    storage = uses.program.windows().storage[uses.window]
     copies = np.array([_copies_by_dma(call) for call in uses.program.calls], np.bool_)
     operands = np.flatnonzero(copies[columns.call[uses.user]])
     written = operands[uses.writes[operands]]
@@ -279,18 +282,42 @@ def overlapping_copies(uses: Uses) -> Iterator[Finding]:
     read = operands[~uses.writes[operands]]
     write = result[uses.user[read]]
     apart = (bounds[uses.box[read]] != bounds[uses.box[write]]).any(axis=1)
-    moved = apart & (uses.area[read] == uses.area[write])
+    moved = apart & (storage[read] == storage[write])
+    overlap = cache(partial(_overlap, uses.program))
     reported: set[int] = set()
     for k, target in zip(read[moved].tolist(), write[moved].tolist(), strict=True):
         row = int(uses.user[k])
         line = int(columns.line[row])
-        if line not in reported and uses.share_bytes(k, target):
+        if line not in reported and overlap(int(uses.window[k]), int(uses.window[target])):
             reported.add(line)
             yield Finding(
                 "OVERLAPPING_COPY",
                 f"{uses.call(row).name} writes to bytes that it also reads, at another position",
                 uses.line(row),
             )
+
+
+MOST_WORK = 10_000  # how many solutions of an equation of addresses are tried
+
+
+def _overlap(program: Program, source: int, target: int) -> bool:
+    """Return whether two windows of one tensor certainly share bytes. `Boxes.near` also has pairs
+    of windows that only may share bytes."""
+    windows = program.windows()
+    geometries = [program.geometries[windows.geometry[w]] for w in (source, target)]
+    memory = np.empty(geometries[0].layout.nbytes, np.uint8)  # only its addresses are used
+    arrays = []
+    for w, geometry in zip((source, target), geometries, strict=True):
+        offset, (shape, steps) = int(windows.offset[w]), (geometry.shape, geometry.bytes_apart)
+        if offset == ANYWHERE or any(n > 1 and not s for n, s in zip(shape, steps, strict=True)):
+            return False
+        item = geometry.dtype.itemsize
+        arrays.append(np.ndarray(shape, f"V{item}", memory, offset * item, steps))
+    first, second = arrays
+    try:
+        return np.shares_memory(first, second, MOST_WORK)  # type: ignore[arg-type]  # numpy's stub
+    except np.exceptions.TooHardError:
+        return False
 
 
 def _copies_by_dma(call: Call) -> bool:

@@ -299,11 +299,67 @@ def test_a_dma_to_bytes_of_its_source_is_reported(dst, src):
     [
         ((slice(64, 128), ROWS), (slice(0, 64), ROWS)),  # side by side
         ((ROWS, slice(0, 512, 2)), (ROWS, slice(1, 512, 2))),  # between each other
+        ((ROWS, slice(1, 3)), (ROWS, slice(0, 8, 4))),  # contiguous, and between the elements read
         ((slice(0, 127), ROWS), (slice(0, 127), ROWS)),  # each element onto itself
     ],
 )
 def test_a_dma_to_other_bytes_of_a_tensor_has_no_finding(dst, src):
     assert "OVERLAPPING_COPY" not in findings_of(copied_within, given(), dst, src)
+
+
+@nki.jit
+def large_blocks_of_rows(x):
+    """Between the rows of the destination are those of the source. There are too many bytes to
+    compare each."""
+    out = nl.ndarray((2, 1024, 2, 16), x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    nisa.dma_copy(dst=out[:, :, 1, :], src=out[:, :, 0, :])
+    return out
+
+
+@nki.jit
+def many_columns(x):
+    """Each pair of columns is disjoint, but there are many pairs."""
+    out = nl.ndarray((64, 64, 64), x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    for i in range(0, 64, 2):
+        nisa.dma_copy(dst=out[:, :, i + 1 : i + 2], src=out[:, :, i : i + 1])
+        nisa.dma_copy(dst=out[:, i + 1 : i + 2, 0:60], src=out[:, i : i + 1, 0:60])
+    return out
+
+
+@nki.jit
+def row_of_an_index(x):
+    """The index is 5, so row 5 is copied to row 0."""
+    out = nl.ndarray((64, 1024), x.dtype, buffer=nl.shared_hbm)
+    index = nl.ndarray((1, 1), nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=out, src=x)
+    nisa.memset(index, 5)
+    row = out.ap([[1024, 1], [1, 1024]], scalar_offset=index, indirect_dim=0)
+    nisa.dma_copy(dst=out[0:1], src=row)
+    return out
+
+
+@nki.jit
+def first_row_to_all(x):
+    """The first row is copied onto itself and to all other rows."""
+    out = nl.ndarray((64, 1024), x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    nisa.dma_copy(dst=out, src=out.ap([[0, 64], [1, 1024]]))
+    return out
+
+
+@for_all(
+    ("kernel", "shape"),
+    [
+        (large_blocks_of_rows, (2, 1024, 2, 16)),
+        (many_columns, (64, 64, 64)),
+        (row_of_an_index, (64, 1024)),
+        (first_row_to_all, (64, 1024)),
+    ],
+)
+def test_a_dma_is_only_reported_if_its_operands_certainly_overlap(kernel, shape):
+    assert "OVERLAPPING_COPY" not in findings_of(kernel, np.zeros(shape, np.float32))
 
 
 @nki.jit
