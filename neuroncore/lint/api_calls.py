@@ -333,7 +333,8 @@ def kernels(scope: Scope) -> Iterator[Report]:
 
 def decorators(scope: Scope) -> Iterator[Report]:
     """Report faults in the decorators that make a function a kernel, and in their options."""
-    for decorator in scope.node.decorator_list:
+    functions = scope.program.checked(scope.node)
+    for decorator in (d for function in functions for d in function.decorator_list):
         name = scope.program.launcher(scope.module, decorator)
         if name in ROLES["compiled"] and isinstance(decorator, ast.Call):
             yield from _options(decorator)

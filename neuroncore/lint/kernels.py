@@ -14,7 +14,15 @@ from typing import TypeVar
 
 from neuroncore.base.errors import unknown
 from neuroncore.lint.modules import ROLES, Module, Modules, of_the_api
-from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_of, nested
+from neuroncore.lint.syntax import (
+    BINDING,
+    DEFINITIONS,
+    Definition,
+    bindings,
+    inside,
+    name_of,
+    nested,
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class SourceFiles:
         self.functions: list[Device] = []
         self._seen: set[int] = set()
         self._called: set[int] = set()
+        # the parts of host functions that run on the device, by the id of the host function
+        self._parts: dict[int, list[Definition]] = {}
         self._passed_as_values: set[int] = set()
         roots = self._roots(kernel)
         for module, node in roots or self._without_kernels():
@@ -190,21 +200,46 @@ class SourceFiles:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """Return the functions that call instructions, except tests. They are checked in a file
-        without kernels at module level: kernels in other files may call them. The
-        kernels inside a function are checked instead of it, as the rest runs on the host."""
+        """Return the functions that call instructions or define kernels, except tests. They are
+        checked in a file without kernels at module level: kernels in other files may call them."""
         first = self.modules.first
-        found: list[Definition] = []
-        for helper in _functions(first):
-            if helper.name.startswith("test"):
-                continue
-            kernels: list[Definition] = [
-                inner
-                for inner in inside(helper)
-                if isinstance(inner, ast.FunctionDef) and self.is_launched(first, inner)
-            ]
-            found += kernels or ([helper] if self._issues(first, helper) else [])
-        return [(first, function) for function in found]
+        helpers = [
+            function for function in _functions(first) if not function.name.startswith("test")
+        ]
+        for helper in helpers:
+            self._parts[id(helper)] = self._kernels_inside(first, helper)
+        return [
+            (first, helper)
+            for helper in helpers
+            if self._parts[id(helper)] or self._issues(first, inside(helper))
+        ]
+
+    def _kernels_inside(self, module: Module, node: Definition) -> list[Definition]:
+        """Return the kernels that a function defines, and the functions inside it that they use or
+        that call instructions. Return an empty list if it defines no kernel."""
+        defined: list[Definition] = [
+            inner for inner in inside(node) if isinstance(inner, ast.FunctionDef)
+        ]
+        kernels = [inner for inner in defined if self.is_launched(module, inner)]
+        more = (inner for inner in defined if self._issues(module, nested(inner)))
+        found = list(dict.fromkeys([*kernels, *more])) if kernels else []
+        for function in found:  # grows
+            names = {inner.id for inner in inside(function) if isinstance(inner, ast.Name)}
+            found += [used for used in defined if used.name in names and used not in found]
+        return found
+
+    def checked(self, node: Definition) -> list[Definition]:
+        """Return the parts of a function that run on the device: the function, or if it defines
+        kernels on the host, these kernels and the functions inside it that they use."""
+        return self._parts.get(id(node)) or [node]
+
+    def runs_on_device(self, names: Names) -> bool:
+        """Return whether a function runs on the device. Others define kernels on the host."""
+        around = [names.node]
+        while names.outer is not None:
+            names = names.outer
+            around.append(names.node)
+        return any(node in around for node in self.checked(names.node))
 
     def _launched_kernels(self) -> Iterator[tuple[Module, Definition]]:
         """Yield the kernels that the file launches, also from other files, and the functions that
@@ -219,9 +254,9 @@ class SourceFiles:
             if definition is not None and self.is_launched(*definition):
                 yield definition
 
-    def _issues(self, module: Module, node: ast.AST) -> bool:
-        """Return whether the body of a function contains a call of an instruction."""
-        calls = (inner.func for inner in inside(node) if isinstance(inner, ast.Call))
+    def _issues(self, module: Module, nodes: Sequence[ast.AST]) -> bool:
+        """Return whether one of the nodes of a function is a call of an instruction."""
+        calls = (inner.func for inner in nodes if isinstance(inner, ast.Call))
         return any(
             (self.api_name(module, function) or "").startswith("nki.isa.") for function in calls
         )
@@ -235,7 +270,8 @@ class SourceFiles:
             return
         self._seen.add(id(node))
         self.functions.append(Device(module, node, is_kernel))
-        body = [inner for statement in node.body for inner in inside(statement)]
+        parts = self.checked(node)
+        body = [inner for part in parts for statement in part.body for inner in inside(statement)]
         self._called |= {id(definition[1]) for definition in self._calls(module, body)}
         for name, is_called in _names_of_the_file(node, body):
             if (definition := _defined(self.modules.meaning_of(module, name))) is not None:
@@ -279,22 +315,23 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Return the distinct pairs (name, whether it is called) that a function or class uses and does
-    not bind, with attributes as in `a.b`. Decorators and annotations are left out."""
+    """Return the distinct pairs (name, whether it is called) that the nodes in `body`, of a
+    function or class, use and the function or class does not bind, with attributes as in `a.b`.
+    Decorators and annotations are left out."""
     bound: set[str] = set()
-    called: set[ast.expr] = set()
-    read: list[ast.expr] = []
-    arguments = [] if isinstance(node, ast.ClassDef) else inside(node.args)
-    for inner in (*body, *(part for part in arguments if isinstance(part, ast.arg))):
-        if isinstance(inner, ast.Name | ast.Attribute):
-            if isinstance(inner.ctx, ast.Load):
-                read.append(inner)
-            elif isinstance(inner, ast.Name):
-                bound.add(inner.id)
-        elif isinstance(inner, ast.Call):
-            called.add(inner.func)
+    for inner in inside(node)[1:]:
+        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+            bound.add(inner.id)
         elif isinstance(inner, ast.arg):
             bound.add(inner.arg)
+        elif isinstance(inner, DEFINITIONS) and not isinstance(node, ast.ClassDef):
+            bound.add(inner.name)
+    read = [
+        inner
+        for inner in body
+        if isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Load)
+    ]
+    called = {inner.func for inner in body if isinstance(inner, ast.Call)}
     names = dict.fromkeys((name_of(expression), expression in called) for expression in read)
     return [
         (name, is_called)

@@ -88,7 +88,8 @@ def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
 
 
 def _spots(scopes: Scopes) -> list[Spot]:
-    return [spot for scope in scopes.all() for spot in spots(scope)]
+    everything = (spot for scope in scopes.all() for spot in spots(scope))
+    return [spot for spot in everything if scopes.program.runs_on_device(spot.scope)]
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:

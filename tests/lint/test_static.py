@@ -296,3 +296,44 @@ def build(names):
     file.write_text(text)
     (found,) = check(str(file), None, static=True).findings
     assert found.code == "IMPURE_KERNEL" and found.place.line == 14
+
+
+FACTORY = """
+import numpy as np
+import nki, nki.isa as nisa, nki.language as nl
+
+def noise(x):
+    return np.random.rand(3)
+
+def other():
+    return np.random.rand(3)
+
+def build(noise):
+    expected = other()
+    def on_host(x):
+        return np.random.rand(3)
+    def copied(out, x):
+        nisa.dma_copy(dst=out, sorce=x)
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        noise(x)
+        copied(out, x)
+        return out
+    @nki.jit
+    def only_language(x):
+        scale = np.random.rand(3)
+        return nl.load(x)
+    return kernel
+"""
+
+
+def test_the_functions_and_names_of_a_factory_belong_to_its_kernels(tmp_path):
+    """The kernel calls `copied`, and the parameter `noise`, not the function of this name."""
+    file = tmp_path / "k.py"
+    file.write_text(FACTORY)
+    found = check(str(file), None, static=True).findings
+    assert sorted((f.code, f.place.line) for f in found) == [
+        ("IMPURE_KERNEL", 25),
+        ("MISSING_ARGUMENT", 16),
+    ]
