@@ -203,6 +203,9 @@ def test_the_identity_is_a_tile_of_any_format(dtype):
 def test_the_size_of_an_identity_is_checked_like_the_size_of_a_tile(n, error):
     with pytest.raises(error):
         made(nl.shared_identity_matrix, n)
+    device = Device()
+    with pytest.raises((error, ShapeError)):  # a tile of the kernel has no room for 129 rows
+        device.call(nl.shared_identity_matrix, n, nl.float32, device.zeros((5, 5)))
 
 
 # --- products, transposes, choices ----------------------------------------------------------------

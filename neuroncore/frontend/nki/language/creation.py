@@ -206,9 +206,9 @@ def shared_constant(constant: Any) -> NkiTensor:
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
     """Return an n x n identity matrix in SBUF. The matrix is a constant of the program in HBM;
     dma_copy copies it to SBUF."""
-    form = _format(dtype)
-    tile = ndarray((n, n), form) if dst is None else dst  # ndarray checks n
-    isa.dma_copy(tile, shared_constant(np.eye(n).astype(form.numpy)))
+    shape, form = _sizes((n, n), MemoryRegion.sbuf), _format(dtype)
+    tile = ndarray(shape, form) if dst is None else dst
+    isa.dma_copy(tile, shared_constant(np.eye(shape[0]).astype(form.numpy)))
     return tile
 
 
