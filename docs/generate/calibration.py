@@ -284,7 +284,7 @@ def kernels(score: Json) -> str:
         )  # fmt: skip
 
     head = "kernel | machine | estimate, us | measured, us | ratio | limit | range"
-    gone = len(score["missing"])
+    gone = sum(row["why"] != measurements.UNTRIED for row in score["missing"])
     missing = (
         f" {gone} further rows have no record, because their kernels do not run here."
         if gone

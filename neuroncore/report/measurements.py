@@ -50,6 +50,7 @@ COLUMNS = (
     *("quality",),
 )
 INDEX = "index.json"
+UNTRIED = "not recorded"  # the reason if nobody has tried to record the kernel
 SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 
@@ -255,7 +256,7 @@ def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | 
     index = _index(folder)
     last: tuple[str, Record] | None = None
     for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):
-        entry = index.get(row["id"], {"missing": "not recorded"})
+        entry = index.get(row["id"], {"missing": UNTRIED})
         name = entry.get("record")
         if name is None:
             yield row, entry["missing"]
