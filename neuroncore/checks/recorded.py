@@ -281,14 +281,16 @@ def overlapping_copies(uses: Uses) -> Iterator[Finding]:
     result[uses.user[written]] = written
     read = operands[~uses.writes[operands]]
     write = result[uses.user[read]]
-    apart = (bounds[uses.box[read]] != bounds[uses.box[write]]).any(axis=1)
-    moved = apart & (storage[read] == storage[write])
+    source, target = bounds[uses.box[read]], bounds[uses.box[write]]
+    before_end = (source[:, ::2] < target[:, 1::2]) & (target[:, ::2] < source[:, 1::2])
+    differs = (source != target).any(axis=1) & before_end.all(axis=1)
+    moved = differs & (storage[read] == storage[write])
     overlap = cache(partial(_overlap, uses.program))
     reported: set[int] = set()
-    for k, target in zip(read[moved].tolist(), write[moved].tolist(), strict=True):
+    for k, written_to in zip(read[moved].tolist(), write[moved].tolist(), strict=True):
         row = int(uses.user[k])
         line = int(columns.line[row])
-        if line not in reported and overlap(int(uses.window[k]), int(uses.window[target])):
+        if line not in reported and overlap(int(uses.window[k]), int(uses.window[written_to])):
             reported.add(line)
             yield Finding(
                 "OVERLAPPING_COPY",
