@@ -333,7 +333,7 @@ def test_few_random_bits_round_up_too_rarely(bits_, up):
     "wrong", [{"stochastic_bits": 0}, {"stochastic_bits": 33}, {"seed": -1}, {"seed": 2**32}]
 )
 def test_options_without_meaning_are_refused(wrong):
-    with pytest.raises(UsageError, match=r"must be from 0 to|have from 1 to 32"):
+    with pytest.raises(UsageError, match=r"must be from 0 to|it must be from 1 to 32"):
         run(narrowed, X, **wrong)
 
 
