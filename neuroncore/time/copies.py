@@ -79,7 +79,7 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     boxes = program.box_table()
     exact &= boxes[operands[last_operand[copies]], BEGIN] == 0
     plain[copies] = exact
-    exact &= ~partial_reads(accesses, boxes, plain)[copies]
+    exact &= ~partial_reads(accesses, boxes, plain, at_index(program))[copies]
     plain[copies], copies, makers = exact, copies[exact], makers[exact]
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
@@ -120,7 +120,8 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     copies, clears = _flags(_is_plain, program.calls), _clears(program)
     read = np.flatnonzero(accesses.is_read & (reaching >= 0))
     uses = np.bincount(reaching[read], minlength=len(call))
-    partly = partial_reads(accesses, program.box_table(), np.ones(len(call), np.bool_))
+    every = np.ones(len(call), np.bool_)
+    partly = partial_reads(accesses, program.box_table(), every, at_index(program))
 
     def maker(k: int) -> tuple[int, list[int]]:
         """Return the instruction that computed operand k, and the copies of its result up to
@@ -174,6 +175,14 @@ def _clears(program: Program) -> Array:
 
 def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
     return np.array([rule(call) for call in calls], np.bool_)
+
+
+def at_index(program: Program) -> Array:
+    """Return a flag for each instruction: whether it writes to addresses that depend on an index at
+    run time. Its boxes then contain all addresses to which it may write."""
+    calls = _flags(lambda c: not set(c.dynamic).isdisjoint(c.writes), program.calls)
+    flags: Array = calls[program.columns().call]
+    return flags
 
 
 def is_open(call: Call) -> bool:

@@ -17,7 +17,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import SBUF
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
-from neuroncore.time.copies import is_open
+from neuroncore.time.copies import at_index, is_open
 from neuroncore.time.loops.dependencies import Accesses, Flow
 from neuroncore.time.loops.partial_reads import partial_reads
 
@@ -45,7 +45,7 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
     left_out = np.zeros(len(call), np.bool_)
     boxes = program.box_table()
     left_out[copies] = _alike(*(boxes[operands[of]] for of in (src, dst, results)))
-    left_out &= ~partial_reads(accesses, boxes, left_out)
+    left_out &= ~partial_reads(accesses, boxes, left_out, at_index(program))
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & left_out[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
     last = np.full(len(call), -1)

@@ -126,6 +126,16 @@ def overwritten_in_some_partitions(device):
     read(device, copy)
 
 
+def overwritten_at_an_index(device):
+    """A write to a half that only an index knows leaves some bytes of the copy."""
+    copy = copied(device, loaded(device))
+    read(device, copy)
+    index = loaded(device, (1, 1), "int32")
+    half = copy.ap([[256, 128], [1, 128]], scalar_offset=index, indirect_dim=1)
+    device.issue("tensor_copy", half, loaded(device, (128, 128)), engine=nisa.engine.vector)
+    read(device, copy)
+
+
 def made_by_two(device):
     tile = loaded(device)
     device.issue("dma_copy", tile[:, :1], device.empty((128, 1), buffer="hbm"))
@@ -149,7 +159,7 @@ def moved(device):
     [
         *(gathered, converted, named, unread, read_in_part, joined, joined_after_a_reader),
         *(overwritten_in_part, read_next_to_an_overwritten_part, overwritten_in_the_middle),
-        *(overwritten_in_some_partitions, made_by_two, overwritten, moved),
+        *(overwritten_in_some_partitions, overwritten_at_an_index, made_by_two, overwritten, moved),
     ],
 )
 def test_other_copies_are_kept(kernel):

@@ -28,11 +28,13 @@ class Results(NamedTuple):
     end: Array
 
 
-def partial_reads(accesses: Accesses, boxes: Array, among: Array) -> Array:
+def partial_reads(accesses: Accesses, boxes: Array, among: Array, at_index: Array) -> Array:
     """Return, for each instruction that `among` flags, whether a read covers other bytes than it
     wrote: a part, more, or overwritten bytes.
 
-    Each flagged instruction must have one result. `boxes` is `Boxes.table` of the record."""
+    Each flagged instruction must have one result. `boxes` is `Boxes.table` of the record.
+    at_index[i] is True if instruction i writes to addresses that depend on an index at run time: it
+    may leave any bytes of its boxes unchanged."""
     count = len(accesses.near_start) - 1
     results = Results(
         writer=np.full(count, -1, np.int32),
@@ -41,13 +43,13 @@ def partial_reads(accesses: Accesses, boxes: Array, among: Array) -> Array:
         end=np.zeros(count, np.int64),
     )
     partly = np.zeros(len(among), np.bool_)
-    _partial_reads.over(len(among))(accesses, boxes, among, results, partly)
+    _partial_reads.over(len(among))(accesses, boxes, among, at_index, results, partly)
     return partly
 
 
 @compiled
 def _partial_reads(
-    accesses: Accesses, boxes: Array, among: Array, results: Results, partly: Array
+    accesses: Accesses, boxes: Array, among: Array, at_index: Array, results: Results, partly: Array
 ) -> None:
     start, operands, near, near_start = (
         accesses.start,
@@ -65,9 +67,14 @@ def _partial_reads(
                 if w < 0 or boxes[box, 3] >= results.end[b] or boxes[box, 4] <= results.begin[b]:
                     continue
                 if k >= first_write:
-                    _overwrite(box, b, boxes, results)
+                    results.cut[b] = True
+                    if not at_index[i]:
+                        _overwrite(box, b, boxes, results)
                 elif box != b or results.cut[b]:
                     partly[w] = True
+        if at_index[i]:  # earlier results remain, in part
+            partly[i] = True
+            continue
         for k in range(first_write, start[i + 1]):
             box = operands[k]
             results.writer[box] = i if among[i] else -1
@@ -77,8 +84,7 @@ def _partial_reads(
 
 @borrowing
 def _overwrite(box: Any, b: Any, boxes: Array, results: Results) -> None:
-    """Record that a write to `box` overwrites bytes of the last result in box b."""
-    results.cut[b] = True
+    """Record which bytes of the last result in box b are left after a write to `box`."""
     if not boxes[box, 5] or boxes[box, 1] > boxes[b, 1] or boxes[box, 2] < boxes[b, 2]:
         return
     if boxes[box, 3] <= results.begin[b]:
