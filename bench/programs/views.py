@@ -220,7 +220,7 @@ class View:
         return self._made(f".view(nl.{form})", at, "format view", form=form)
 
     def ap(self, pattern: Sequence[Sequence[int]], offset: int, form: str | None = None) -> View:
-        """Return an access pattern of the whole tensor: [step, count] for each axis, from element
+        """Return an access pattern of the tensor: [step, count] for each axis, from element
         `offset` on. Steps and the offset count elements of the format `form`."""
         form = form or self.form
         at = np.array(offset)

@@ -147,16 +147,6 @@ def test_an_offset_counts_from_the_start_of_the_view_which_is_noted(make, first,
     assert [one.code for one in device.core.findings] == ["OFFSET_OF_VIEW"] * reported
 
 
-def test_an_offset_from_a_start_at_run_time_is_noted():
-    device = Device()
-    row = device.tile(VALUES)[:, device.call(nisa.register_alloc, 0)]
-    device.call(lambda: row.ap([[30, 4], [1, 2]]))
-    assert not device.core.findings
-    device.call(lambda: row.ap([[30, 4], [1, 2]], 2))
-    (found,) = device.core.findings
-    assert found.code == "OFFSET_OF_VIEW" and found.message.endswith("only known at run time")
-
-
 # --- known at run time ----------------------------------------------------------------------------
 
 
@@ -186,7 +176,6 @@ def read_row(make, target="sbuf"):
         (lambda t, r, i: t.select(1, r), VALUES[:, 3]),
         (lambda t, r, i: t.select(-1, i), VALUES[:, :, 3]),
         (lambda t, r, i: t.select(1, np.int64(3))[:, r], VALUES[:, 3, 3:4]),
-        (lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], 2), VALUES[:, 3, 2:4]),
         (lambda t, r, i: t.ap([[30, 4], [1, 2]], 0, scalar_offset=r, indirect_dim=1), "15:17"),
     ],
 )
@@ -204,8 +193,6 @@ def test_a_register_or_a_tile_selects_rows(make, expected):
         (lambda t, r, i: t.select(0, i), VALUES[3]),
         (lambda t, r, i: t.ap([[5, 2], [1, 5]], 0, scalar_offset=i), VALUES[3, :2]),
         (lambda t, r, i: t[r].ap([[5, 2], [1, 5]]), VALUES[3, :2]),
-        (lambda t, r, i: t[r].ap([[5, 2], [1, 5]], 0), VALUES[3, :2]),
-        (lambda t, r, i: t[r, 1:].ap([[5, 2], [1, 4]], 6), VALUES[3, 2:4, 1:]),
         (lambda t, r, i: t[nl.ds(r, 1), 1].ap([[10, 2], [1, 4]]), VALUES[3, 1:4:2, :4]),
     ],
 )
@@ -270,7 +257,7 @@ def test_each_partition_may_have_its_own_row():
             "but not both",
         ),
         (lambda t, r, i: t.ap([[30, 4], [1, 2]], vector_offset=i), ViewError, "hbm"),
-        (lambda t, r, i: t.ap([[30, 4], [1, 2]], r), DynamicControlError, "a constant is needed"),
+        (lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], 0), ViewError, "can't add another"),
         (
             lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], scalar_offset=i, indirect_dim=1),
             ViewError,

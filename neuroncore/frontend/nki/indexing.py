@@ -330,7 +330,7 @@ class Patterned(Indexed):
             )
         plain._check_pattern(vector_offset is not None)
         if self.dynamic:
-            free = scalar_offset is None and vector_offset is None
+            free = offset is None and scalar_offset is None and vector_offset is None
             return plain.window(shape, strides, plain.offset, dynamic=self._kept(plain, free))
         if scalar_offset is None and vector_offset is None:
             return plain
@@ -347,14 +347,14 @@ class Patterned(Indexed):
         """Return the run-time offset of this view for `plain`, the view that `ap` makes. Raises
         ViewError in three cases:
 
-        * `ap` was passed another run-time offset (`free` is False).
+        * `ap` was passed an offset (`free` is False).
         * This view has several offsets, or an index that selects rows or elements.
         * The step of the offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         hint = "call ap on the whole tensor, and pass the run-time offset of the view to it"
         if not free:
-            why = f"{self} has a run-time offset, so ap can't add another"
+            why = f"{self} has a run-time offset, so ap can't add another offset"
         elif others or move.vector or move.picks:
             why = f"{self} has several run-time offsets or an index, so ap can't change its pattern"
         elif rest:
@@ -374,19 +374,17 @@ class Patterned(Indexed):
         Published kernels pass the length of a row of this view instead (nki-library, TensorView of
         a slice). Then the storage's row is used."""
         base = self.offset * self.dtype.itemsize // form.itemsize
-        first = base + (0 if offset is None else int(offset))
+        first = base + int(offset or 0)
         if self.storage.on_chip and len(strides) > 1:
             row = self.storage.row_bytes // form.itemsize
             view_row = prod(self.shape[1:]) * self.dtype.itemsize // form.itemsize
             if strides[0] == view_row != row:
                 strides, offset = (row, *strides[1:]), None
-        begins_inside = bool(base or self.dynamic)
-        if offset is not None and begins_inside and (core := running()) is not None:
-            start = "only known at run time" if self.dynamic else f"element {base} of the tensor"
+        if offset is not None and base and (core := running()) is not None:
             core.report(
                 "OFFSET_OF_VIEW",
                 f"ap: offset={offset} counts from the start of this view ({self}), which is "
-                f"{start}",
+                f"element {base} of the tensor",
             )
         return self.window(shape, strides, first, form, dynamic=())
 
