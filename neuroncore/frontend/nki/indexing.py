@@ -308,10 +308,11 @@ class Patterned(Indexed):
     ) -> Self:
         """Return a view on the same storage with an access pattern: [stride, count] per axis.
 
-        `offset` counts elements from the start of this view. None adds nothing, even to a start
-        that is known only at run time. `scalar_offset` moves the start: it is an index along axis
-        `indirect_dim` of this tensor. `vector_offset` contains, for each partition, the index of a
-        row of axis 0. A pattern that leaves the storage is refused when an instruction uses it."""
+        `offset` counts elements from the start of the storage. None keeps the offset of this view,
+        even if the offset is known only at run time. `scalar_offset` moves the start: it is an
+        index along axis `indirect_dim` of this tensor. `vector_offset` contains, for each
+        partition, the index of a row of axis 0. A pattern that leaves the storage is refused when
+        an instruction uses it."""
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
             shape = tuple(int(count) for _, count in pattern)
@@ -372,19 +373,21 @@ class Patterned(Indexed):
 
         According to the documentation, the step between partitions is a row of the storage.
         Published kernels pass the length of a row of this view instead (nki-library, TensorView of
-        a slice). Then the storage's row is used."""
+        a slice); then the storage's row is used, and `offset` counts from the start of this
+        view."""
         base = self.offset * self.dtype.itemsize // form.itemsize
-        first = base + int(offset or 0)
+        first = base if offset is None else int(offset)
         if self.storage.on_chip and len(strides) > 1:
             row = self.storage.row_bytes // form.itemsize
             view_row = prod(self.shape[1:]) * self.dtype.itemsize // form.itemsize
             if strides[0] == view_row != row:
-                strides, offset = (row, *strides[1:]), None
+                strides = (row, *strides[1:])
+                first, offset = base + int(offset or 0), None
         if offset is not None and base and (core := running()) is not None:
             core.report(
                 "OFFSET_OF_VIEW",
-                f"ap: offset={offset} counts from the start of this view ({self}), which is "
-                f"element {base} of the tensor",
+                f"ap: offset={offset} counts from the start of the tensor's memory, not from the "
+                f"start of this view ({self}), which is element {base}",
             )
         return self.window(shape, strides, first, form, dynamic=())
 
