@@ -133,23 +133,23 @@ def carries(dst: Format, data: Format) -> bool:
 @rule(because="the 128 x 128 array can only be divided into equal parts")
 def array_tiling(call: Call, machine: Machine) -> Fault | None:
     """tile_position and tile_size must select all rows or columns of the array, or a half, a
-    quarter and so on, down to array_part (a limit)"""
-    position, size = call["tile_position"], call["tile_size"]
+    quarter and so on, down to array_part (a limit); at (0, 0) a size can be stationary's own"""
+    position, size, problem = call["tile_position"], call["tile_size"], None
     if not position and not size:
         return None
     s, whole = call.view("stationary"), machine.limits.partitions
-    halves = range((whole // machine.limits.array_part).bit_length())
-    parts = [whole >> i for i in halves]
-    problem = None
+    parts = [whole >> i for i in range((whole // machine.limits.array_part).bit_length())]
+    own = (s.partitions, columns(call, "stationary"))
+    others = () if any(position or ()) else {*own} - {machine.limits.quadrant}  # no 32 on trn1
     if not position or not size:
         problem = "tile_position and tile_size must be given together"
     elif len(position) != 2 or len(size) != 2:
         problem = "tile_position and tile_size must each have two numbers: (row, column)"
-    elif any(n not in parts for n in size):
+    elif any(n not in (*parts, *others) for n in size):
         problem = f"tile_size is {tuple(size)}, but each of its numbers must be {either(parts)}"
     elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
         problem = f"no tile of tile_size {tuple(size)} begins at tile_position {tuple(position)}"
-    elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
+    elif own[0] > size[0] or own[1] > size[1]:
         problem = f"stationary ({s}) is larger than tile_size {tuple(size)}"
     return fault("tile_size", problem) if problem else None
 
