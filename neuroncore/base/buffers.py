@@ -127,6 +127,8 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
 
 def copied(values: Array) -> Array:
     """Return a copy of a C-contiguous array, in recycled memory unless it is larger than LARGE."""
+    if values.nbytes < SMALL:
+        return values.copy()
     copy = array(values.shape, values.dtype)
     np.copyto(copy, values)
     return copy

@@ -7,7 +7,7 @@ compare the sample, and refuse an array that has changed."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,8 @@ class Originals:
         """Copy the arguments. If `lazily`, large arrays are not copied yet. `lazily` is for
         kernels, because other functions may change arrays without instructions. Raises UsageError
         for an argument that can't be copied."""
-        large = _large(leaves(list(arguments))) if lazily else []
+        self._given = leaves(list(arguments))
+        large = _large(self._given) if lazily else []
         self.of = {id(array): OriginalArray(array) for array in large}
         self._arguments = copied(arguments, but=large)
 
@@ -115,10 +116,11 @@ class Originals:
         args, named = (replaced(part, self._value) for part in self._arguments)
         return args, named
 
-    def leaves(self) -> Iterator[Any]:
-        """Return the arguments in order, with the items of lists, tuples and dicts instead of the
-        containers. Large arrays are replaced by OriginalArrays."""
-        return (self.of.get(id(value), value) for value in leaves(self._arguments))
+    def by_id(self) -> dict[int, Any]:
+        """Return the original values by the ids of the caller's values. Large arrays are replaced
+        by OriginalArrays."""
+        pairs = zip(self._given, leaves(list(self._arguments)), strict=True)
+        return {id(value): self.of.get(id(value), copy) for value, copy in pairs}
 
     def _value(self, argument: Any) -> Any:
         original = self.of.get(id(argument))
@@ -143,10 +145,18 @@ Before = Arguments | Originals
 
 class OriginalArrays(Mapping[str, Array]):
     """The input arrays of a record, by name. Large arrays without a copy are checked when they are
-    read."""
+    read. Most records are only timed, so the arrays are looked up when they are first read."""
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self._arrays = arrays
+    def __init__(self, used: Mapping[str, Any], before: Originals) -> None:
+        """`used`: the caller's arrays, by name
+        `before`: the arguments of the call; other arrays are left out"""
+        self._used, self._before = used, before
+
+    @cached_property
+    def _arrays(self) -> dict[str, Any]:
+        originals = self._before.by_id()
+        pairs = ((name, originals.get(id(array))) for name, array in self._used.items())
+        return {name: original for name, original in pairs if original is not None}
 
     def __getitem__(self, name: str) -> Array:
         array = self._arrays[name]

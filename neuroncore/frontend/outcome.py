@@ -411,18 +411,15 @@ def setting(rank: int, launch: Launch, used: Arguments, before: originals.Before
 
     `used`: the arguments after the launch
     `before`: the arguments before the launch; None for a Setting without arrays"""
-    copies: dict[int, Any] = {}
-    if before is not None:
-        old_values = leaves(before) if isinstance(before, tuple) else before.leaves()
-        copies = {id(value): old for value, old in zip(leaves(used), old_values, strict=True)}
     core, several = launch.core, launch.core.world.ranks > 1
     inputs = [(entry.on(rank) if several else entry, value) for entry, value in launch.inputs]
-    kept = {entry.name: copies[id(value)] for entry, value in inputs if id(value) in copies}
     arrays: Mapping[str, Array] = {}
     if isinstance(before, tuple):
-        arrays = {name: as_numpy(array) for name, array in kept.items()}
+        copies = {id(value): old for value, old in zip(leaves(used), leaves(before), strict=True)}
+        kept = ((entry.name, copies.get(id(value))) for entry, value in inputs)
+        arrays = {name: as_numpy(array) for name, array in kept if array is not None}
     elif before is not None:
-        arrays = originals.OriginalArrays(kept)
+        arrays = originals.OriginalArrays({entry.name: value for entry, value in inputs}, before)
     entries = tuple(entry for entry, _ in inputs)
     return Setting(core.machine, core.options, core.grid, entries, arrays, core.world)
 

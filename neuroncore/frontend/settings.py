@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
@@ -39,8 +39,7 @@ class Observer(Protocol):
     def done(self, *ranks: Launch) -> None: ...
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Settings of launches. The arguments of `launch` take precedence.
 
     `keeps`: whether a launch keeps copies of the arrays among its arguments

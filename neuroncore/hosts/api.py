@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
@@ -76,8 +76,7 @@ else:
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class FinishedLaunch:
+class FinishedLaunch(NamedTuple):
     """The data of a finished launch, from memory or from a file. `programs` lists, for each core,
     the programs of the launch grid that the core ran. `findings` are the findings of the launch
     itself, without the findings of its record."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
@@ -27,8 +26,7 @@ class RankRun(Run):
         done, cores = whole.finished, whole.world.cores_of(rank)
         part = slice(cores.start, cores.stop)
         record = done.record and Record(done.record.programs[part], done.record.about)
-        finished = replace(
-            done,
+        finished = done._replace(
             programs=done.programs[part],
             results=done.results[rank],
             record=record,

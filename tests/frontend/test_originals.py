@@ -134,3 +134,19 @@ def test_arrays_that_allocated_their_memory_are_kept_lazily():
     halves = whole[0], whole[1]
     assert originals.Originals((halves, {}), True).of.keys() == {*map(id, halves)}
     assert not originals.Originals(((whole, whole[0]), {}), True).of
+
+
+def test_a_record_has_the_original_arrays_if_a_list_of_arguments_changes_after_the_launch():
+    @nki.jit
+    def summed(arrays):
+        total, *tiles = map(nl.load, arrays)
+        for tile in tiles:
+            nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+        nl.store(arrays[0], total)
+
+    given = [np.full((4, 8), n, np.float32) for n in range(3)]
+    run = neuroncore.run(summed, given)
+    given[:] = [np.full((4, 8), 9.0, np.float32)]
+    inputs = [*run.record.setting.arrays.values()]
+    assert [x[0, 0] for x in inputs] == [0, 1, 2]
+    assert (run.replay()[0] == 3).all()
