@@ -296,7 +296,7 @@ def _outcome(item: pytest.Item, following: pytest.Item | None) -> Outcome:
     nki_cpu_simulator.raised = None
     watch = _watched(item, following)
     verdict, cause, details = watch.judged()
-    if verdict == "failed" and watch.read_leftovers and _passes_with_zeros(item, following):
+    if verdict == "failed" and watch.read_undefined and _passes_with_zeros(item, following):
         verdict = WITH_ZEROS
     return Outcome(item.nodeid, verdict, cause, time.monotonic() - begun, tuple(details))
 
@@ -337,7 +337,7 @@ class Watch:
             self.warned += str(warning_message.message).splitlines()[:1]
 
     @property
-    def read_leftovers(self) -> bool:
+    def read_undefined(self) -> bool:
         return any("[UNINIT_READ]" in line for line in self.warned)
 
     @pytest.hookimpl(wrapper=True)

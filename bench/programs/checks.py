@@ -37,7 +37,7 @@ from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.checks.orders import compare_orders
 from neuroncore.clause import alu, arithmetic, product
-from neuroncore.core import later, leftovers, legality, packs
+from neuroncore.core import later, legality, packs, undefined
 from neuroncore.frontend import arguments, originals
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
@@ -65,7 +65,7 @@ BACK = 4  # in one of 4, the replay goes back and then to the end again
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
 LOOPS = [(arithmetic, {"WORTH": 1})]  # then a sum of two NaNs may have the bits of either one
 SMALL = [
-    *((packs, {"MOST": 1, "EARLY": 64, "ROOM": 1 << 12}), (leftovers, {"READS": 1})),
+    *((packs, {"MOST": 1, "EARLY": 64, "ROOM": 1 << 12}), (undefined, {"READS": 1})),
     *((legality, {"KNOWN_MOST": 2}), (geometry, {"MOST": 2}), (boxes, {"MANY": 1})),
     *((buffers, {"SMALL": 1}), *LOOPS, (codec, {"LEAST": 1}), (loops, {"FEW": 0})),
     (alu, {"LARGE": 1}),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bench.programs.hazards import Uses
-from bench.programs.leftovers import Origins
 from bench.programs.program import CONSTANTS, Views
+from bench.programs.undefined import Origins
 from bench.programs.walks import Shown
 from neuroncore.base import source
 from neuroncore.plain.memory import Operand

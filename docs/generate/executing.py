@@ -77,8 +77,8 @@ def _execute(instruction: Instruction) -> Iterator[str]:
     yield f"    run({', '.join(passed)})"
     yield "else:"
     yield "    core.shadow.perform(call, arguments(call.instruction, locals()))"
-    yield "if core.leftovers is not None:"
-    yield "    core.leftovers.follow(call, arguments(call.instruction, locals()))"
+    yield "if core.undefined is not None:"
+    yield "    core.undefined.follow(call, arguments(call.instruction, locals()))"
     for p in instruction.operands:
         if p.operand and p.operand.writes:
             yield from _mark_written(p, other_engine=engine.tensor not in instruction.engines)

@@ -197,8 +197,8 @@ def _issue(instruction: Instruction) -> Iterator[str]:
     yield "try:"
     yield f"    offsets = execute.{instruction.name}({listed})"
     yield "except NeuronError:"
-    yield "    if core.leftovers is not None:"
-    yield "        core.leftovers.refused()"
+    yield "    if core.undefined is not None:"
+    yield "        core.undefined.refused()"
     yield "    raise"
     yield from _record(instruction)
 

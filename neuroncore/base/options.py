@@ -221,7 +221,7 @@ class Options:
     the poison to other elements."""
 
     @property
-    def zeros_as_leftovers(self) -> bool:
+    def undefined_as_zeros(self) -> bool:
         """True if uninitialized memory reads as 0."""
         return self.uninitialized == "zeros"
 

@@ -309,8 +309,8 @@ def resolve(core: Core, call: Call, arguments: dict[str, Any], skip: bool) -> Of
             if skip and _out_of_bounds(tile):
                 if core.program is not None:
                     core.program.data.skipped += 1
-                if core.leftovers is not None:
-                    core.leftovers.skipped()
+                if core.undefined is not None:
+                    core.undefined.skipped()
                 return None
             tiles[name] = tile.resolved(name)
     if picked:

@@ -1,8 +1,8 @@
 """One NeuronCore: a machine with memories, a record, and state that instructions share.
 
 The functions that execute instructions are generated from the clauses by
-`docs/generate/functions.py`. Leftovers are elements that were never written, or that depend on such
-elements (`neuroncore.core.leftovers`). A site is a place in the user's code
+`docs/generate/functions.py`. Undefined elements are elements that were never written, or that
+depend on such elements (`neuroncore.core.undefined`). A site is a place in the user's code
 (`neuroncore.base.source`)."""
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from neuroncore.clause.alu import NUMBERS
 from neuroncore.clause.instruction import Call, Instruction, Run
 from neuroncore.clause.operand import Operand
 from neuroncore.core import indirection, legality
-from neuroncore.core.leftovers import Leftovers
 from neuroncore.core.packs import Packs
+from neuroncore.core.undefined import UndefinedElements
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.memory.storage import Born, HbmMemory, Memory, Storage
@@ -133,9 +133,9 @@ class Core:
         self.operators = NUMBERS if options.nan_minmax == "number" else {}
         self.calls: dict[Any, Call] = {}
         self.findings: list[Finding] = []
-        # whether a read of leftovers is reported only when its results may have an effect
-        self.defers_leftovers = False
-        self.leftovers: Leftovers[Finding] | None = None  # None before leftovers are first read
+        # whether a read of undefined elements is reported only when its results may have an effect
+        self.defers_undefined = False
+        self.undefined: UndefinedElements[Finding] | None = None  # None before the first read
         self.accumulators = {
             unit: buffers.filled((self.machine.limits.partitions,), CLOBBERED, np.float32)
             for unit in (engine.scalar, engine.vector)
@@ -227,10 +227,10 @@ class Core:
         `chosen`: flags of the elements that are read; None means all
         `followed`: whether the finding may be deferred until these elements affect a result
         `site`: the place of the finding, by default the current line"""
-        deferred, whole = followed and self.defers_leftovers, rows is None and chosen is None
-        if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
+        deferred, whole = followed and self.defers_undefined, rows is None and chosen is None
+        if whole and self.undefined is not None and self.undefined.knows_reads_of(tile):
             site = site or self.birthplace()
-            if (earlier := self.leftovers.known(tile, site, deferred)) is not None:
+            if (earlier := self.undefined.known(tile, site, deferred)) is not None:
                 self._add_unless(deferred, earlier)
                 return
         missing = tile.missing()
@@ -244,27 +244,27 @@ class Core:
             return
         site = site or self.birthplace()
         message = self._never_written(name, tile, missing)
-        if self.leftovers is None:
-            self.leftovers = Leftovers(self._add)
-        self.leftovers.poison(tile, missing, self.options.zeros_as_leftovers, self.findings)
+        if self.undefined is None:
+            self.undefined = UndefinedElements(self._add)
+        self.undefined.poison(tile, missing, self.options.undefined_as_zeros, self.findings)
         finding = self._finding("UNINIT_READ", message, tile.storage.id, site=site)
         if deferred:
-            self.leftovers.defer(tile, missing, finding)
+            self.undefined.defer(tile, missing, finding)
         self._add_unless(deferred, finding)
         if whole:
-            self.leftovers.remember(tile, site, deferred, finding)
+            self.undefined.remember(tile, site, deferred, finding)
 
     @property
-    def has_leftovers(self) -> bool:
+    def has_undefined(self) -> bool:
         """True if the kernel has read uninitialized memory."""
-        return self.leftovers is not None or bool(self.findings)
+        return self.undefined is not None or bool(self.findings)
 
-    def leftovers_in(self, tile: Tile) -> Array | None:
+    def undefined_in(self, tile: Tile) -> Array | None:
         """Return flags of the tile's elements that depend on uninitialized memory and are not
         finite; None if there are none."""
-        if not self.has_leftovers:
+        if not self.has_undefined:
             return None
-        flags = tile.missing(), self.leftovers.within(tile) if self.leftovers else None
+        flags = tile.missing(), self.undefined.within(tile) if self.undefined else None
         masks = [mask for mask in flags if mask is not None]
         if not masks:
             return None
@@ -278,7 +278,7 @@ class Core:
         where = _span("row", rows)
         if len(columns) < flat.shape[1]:
             where += f", {_span('element', columns)} of each row"
-        here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
+        here = "read as 0" if self.options.undefined_as_zeros else HOW_IT_READS
         born = f", allocated at {source.place_of(storage.born)}" if storage.born else ""
         count = int(missing.sum())
         amount = f"{count:,} of {tile.size:,} elements" if count < tile.size else "all elements"

@@ -140,7 +140,7 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
     chosen[:, :columns] = _wound(np.arange(whole) < np.full((number, 1), count), columns)
     put(tile, chosen, _wound(padded, columns)[chosen[:, :columns]])
     if (missing := tile.missing()) is not None:
-        tile.poison_elements(missing, core.options.zeros_as_leftovers)
+        tile.poison_elements(missing, core.options.undefined_as_zeros)
         tile.mark_written()
 
 

@@ -71,8 +71,8 @@ def activate2(
         run(core, dst, data, imm0, imm1, relu_param, reduce_res)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -132,8 +132,8 @@ def activation(
         run(core, dst, data, bias, scale, reduce_res)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -188,8 +188,8 @@ def activation_reduce(
         run(core, dst, data, reduce_res, bias, scale)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -237,8 +237,8 @@ def affine_select(
         run(dst, channel_multiplier, on_true_tile, on_false_value, offset)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -276,8 +276,8 @@ def all_gather(
         run(core, srcs, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
         if tile.storage.gaps is not None and not tile.dynamic:
@@ -319,8 +319,8 @@ def all_gather_v(
         run(core, srcs, dsts, metadata_tensor)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
     metadata_tensor.storage.version += 1
@@ -350,8 +350,8 @@ def all_reduce(
         run(core, srcs, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
         if tile.storage.gaps is not None and not tile.dynamic:
@@ -388,8 +388,8 @@ def all_to_all(
         run(core, srcs, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
         if tile.storage.gaps is not None and not tile.dynamic:
@@ -431,8 +431,8 @@ def all_to_all_v(
         run(core, srcs, dsts, metadata_tensor)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
     metadata_tensor.storage.version += 1
@@ -462,8 +462,8 @@ def bn_aggr(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         run(dst, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -496,8 +496,8 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         run(dst, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -529,8 +529,8 @@ def collective_permute(
         run(core, srcs, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
     return offsets
@@ -559,8 +559,8 @@ def collective_permute_implicit(
         run(core, srcs, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
         if tile.storage.gaps is not None and not tile.dynamic:
@@ -586,8 +586,8 @@ def collective_permute_implicit_current_processing_rank_id(
         run(core, dst, iteration_id)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     return offsets
 
 
@@ -623,8 +623,8 @@ def collective_permute_implicit_reduce(
         run(core, srcs, others, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
         if tile.storage.gaps is not None and not tile.dynamic:
@@ -651,8 +651,8 @@ def core_barrier(core: Core, call: Any, data: Any, cores: Any, engine: Any) -> O
         run(core, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     data.storage.version += 1
     return offsets
 
@@ -693,8 +693,8 @@ def dma_compute(
         run(core, dst, srcs)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     return offsets
 
@@ -732,8 +732,8 @@ def dma_copy(
         run(core, dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     return offsets
 
@@ -771,8 +771,8 @@ def dma_transpose(
         run(core, dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     return offsets
 
@@ -805,8 +805,8 @@ def dropout(
         run(core, dst, data, prob)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -857,8 +857,8 @@ def exponential(
         run(core, dst, src, max_value, reduce_res, reduce_init)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -892,8 +892,8 @@ def iota(
         run(dst, offset, channel_multiplier)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -937,8 +937,8 @@ def local_gather(
         run(core, dst, src_buffer, index)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -970,8 +970,8 @@ def max8(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         run(core, dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -997,8 +997,8 @@ def memset(core: Core, call: Any, dst: Any, value: Any, engine: Any) -> Offsets 
         run(dst, value)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1034,8 +1034,8 @@ def nc_find_index8(core: Core, call: Any, dst: Any, data: Any, vals: Any) -> Off
         run(dst, data, vals)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1081,8 +1081,8 @@ def nc_match_replace8(
         run(dst, data, vals, imm, dst_idx)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1138,8 +1138,8 @@ def nc_matmul(
         run(core, dst, stationary, moving)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1187,8 +1187,8 @@ def nc_matmul_mx(
         run(core, dst, stationary, moving, stationary_scale, moving_scale)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1238,8 +1238,8 @@ def nc_matmul_sparse(
         run(core, dst, stationary, moving, tags)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1269,8 +1269,8 @@ def nc_n_gather(core: Core, call: Any, dst: Any, data: Any, indices: Any) -> Off
         run(dst, data, indices)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1305,8 +1305,8 @@ def nc_stream_shuffle(
         run(dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     return offsets
 
@@ -1337,8 +1337,8 @@ def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Off
         run(core, dst, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1368,8 +1368,8 @@ def nonzero_with_count(
         run(core, dst, src, index_offset, padding_val)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     return offsets
 
@@ -1402,8 +1402,8 @@ def quantize_mx(core: Core, call: Any, dst: Any, src: Any, dst_scale: Any) -> Of
         run(core, dst, src, dst_scale)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1442,8 +1442,8 @@ def rand2(
         run(core, dst, min, max)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1469,8 +1469,8 @@ def rand_get_state(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | No
         run(core, dst)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1498,8 +1498,8 @@ def rand_set_state(core: Core, call: Any, src_seeds: Any, engine: Any) -> Offset
         run(core, src_seeds)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     return offsets
 
 
@@ -1552,8 +1552,8 @@ def range_select(
         run(core, dst, on_true_tile, bound0, bound1, reduce_res, range_start)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1584,8 +1584,8 @@ def rank_id(core: Core, call: Any, dst: Any) -> Offsets | None:
         run(core, dst)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     return offsets
 
 
@@ -1609,8 +1609,8 @@ def reciprocal(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
         run(dst, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1649,8 +1649,8 @@ def reduce_scatter(
         run(core, srcs, dsts)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     for tile in dsts:
         tile.storage.version += 1
         if tile.storage.gaps is not None and not tile.dynamic:
@@ -1677,8 +1677,8 @@ def register_load(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         run(core, dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     return offsets
 
 
@@ -1698,8 +1698,8 @@ def register_move(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         run(dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     return offsets
 
 
@@ -1722,8 +1722,8 @@ def register_store(core: Core, call: Any, dst: Any, src: Any) -> Offsets | None:
         run(dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1749,8 +1749,8 @@ def rng(core: Core, call: Any, dst: Any, engine: Any) -> Offsets | None:
         run(core, dst)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1797,8 +1797,8 @@ def scalar_tensor_tensor(
         run(dst, data, operand0, operand1)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1850,8 +1850,8 @@ def select_reduce(
         run(core, dst, predicate, on_true, on_false, reduce_res)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1895,8 +1895,8 @@ def sendrecv(
         run(core, src, dst, pipe_id)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1928,8 +1928,8 @@ def sequence_bounds(core: Core, call: Any, dst: Any, segment_ids: Any) -> Offset
         run(dst, segment_ids)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -1957,8 +1957,8 @@ def set_rng_seed(core: Core, call: Any, src_seeds: Any) -> Offsets | None:
         run(core, src_seeds)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     return offsets
 
 
@@ -1982,8 +1982,8 @@ def tensor_copy(core: Core, call: Any, dst: Any, src: Any, engine: Any) -> Offse
         run(dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2017,8 +2017,8 @@ def tensor_copy_predicated(
         run(dst, src, predicate)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     return offsets
 
@@ -2043,8 +2043,8 @@ def tensor_partition_reduce(core: Core, call: Any, dst: Any, op: Any, data: Any)
         run(dst, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2075,8 +2075,8 @@ def tensor_reduce(
         run(core, dst, data)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2125,8 +2125,8 @@ def tensor_scalar(
         run(dst, data, operand0, operand1)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2178,8 +2178,8 @@ def tensor_scalar_cumulative(
         run(core, dst, src, imm0, imm1)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2231,8 +2231,8 @@ def tensor_scalar_reduce(
         run(core, dst, data, operand0, reduce_res, reduce_init)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2274,8 +2274,8 @@ def tensor_tensor(
         run(dst, data1, data2)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2325,8 +2325,8 @@ def tensor_tensor_scan(
         run(dst, data0, data1, initial)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     dst.storage.version += 1
     if dst.storage.gaps is not None and not dst.dynamic:
         dst.mark_written()
@@ -2360,8 +2360,8 @@ def topk(core: Core, call: Any, val_dst: Any, idx_dst: Any, src: Any, n: Any) ->
         run(core, val_dst, idx_dst, src)
     else:
         core.shadow.perform(call, arguments(call.instruction, locals()))
-    if core.leftovers is not None:
-        core.leftovers.follow(call, arguments(call.instruction, locals()))
+    if core.undefined is not None:
+        core.undefined.follow(call, arguments(call.instruction, locals()))
     val_dst.storage.version += 1
     idx_dst.storage.version += 1
     return offsets

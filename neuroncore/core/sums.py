@@ -1,14 +1,15 @@
 """Sums in PSUM and in accumulator registers, and transposes that pass through PSUM.
 
 In this module `dst (+)= x` means that x is added to dst or overwrites dst, depending on the
-argument `accumulate`. A leftover is a number that was never initialized. ISA and ARCH2 are keys of
+argument `accumulate`. An undefined number was never initialized. ISA and ARCH2 are keys of
 sources in isa/machines/trn2.toml.
 
-A product with an identity matrix only moves numbers. A leftover in a device's memory is nearly
-always finite, and 0 times a finite number is 0. So on a device a leftover reaches only the element
-to which the product moves it. In the emulator leftovers are NaN, and NaN would reach all sums of
-the product. So a product that only moves numbers treats leftovers as finite numbers. A NaN that was
-computed does reach all sums, as on a device (ARCH2 about transposes on v2).
+A product with an identity matrix only moves numbers. An undefined number in a device's memory is
+nearly always finite, and 0 times a finite number is 0. So on a device such a number reaches only
+the element to which the product moves it. In the emulator undefined numbers are NaN, and NaN would
+reach all sums of the product. So a product that only moves numbers treats undefined numbers as
+finite numbers. A NaN that was computed does reach all sums, as on a device (ARCH2 about transposes
+on v2).
 
 The Vector engine and the Scalar engine have one accumulator register for each lane. The registers
 keep their contents from one instruction to the next."""
@@ -138,10 +139,10 @@ def multiplied(
         multiply = partial(multiply, group=group)
 
     def run(core: Core, dst: Tile, stationary: Tile, moving: Tile) -> None:
-        if core.has_leftovers:
-            lost = core.leftovers_in(stationary), core.leftovers_in(moving)
+        if core.has_undefined:
+            lost = core.undefined_in(stationary), core.undefined_in(moving)
             if any(flags is not None for flags in lost):
-                run_with_leftovers(core, dst, stationary, moving, *lost)
+                run_with_undefined(core, dst, stationary, moving, *lost)
                 return
         s, x = s_of.taken(core, stationary), x_of.taken(core, moving)
         fresh = never_written(core, dst, accumulate)
@@ -153,7 +154,7 @@ def multiplied(
         else:
             _put(dst, fresh, partial(multiply, s, x))
 
-    def run_with_leftovers(
+    def run_with_undefined(
         core: Core, dst: Tile, stationary: Tile, moving: Tile, *lost: Array | None
     ) -> None:
         s, x, into = _as_finite(s_of.read(stationary), x_of.read(moving), *lost)
@@ -195,21 +196,21 @@ def _as_finite(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
     """Return (s, x, flags) for a product that only moves numbers: the operands with 0 in place of
-    leftovers, and flags [M, N] of the elements to which leftovers are moved. Otherwise return s and
-    x unchanged, and None.
+    undefined elements, and flags [M, N] of the elements to which undefined elements are moved.
+    Otherwise return s and x unchanged, and None.
 
     `s`, `x`: shapes [K, M] and [K, N]
-    `in_s`, `in_x`: flags of their leftovers, or None"""
+    `in_s`, `in_x`: flags of their undefined elements, or None"""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
-    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Leftovers that
-    are not finite become NaN, and do not spread."""
+    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Undefined
+    elements that are not finite become NaN, and do not spread."""
     values = product.reader(data, "stationary", core.options)(data)
-    lost = core.leftovers_in(data)
+    lost = core.undefined_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
     out = arithmetic.floats(dst, (values.shape[1], values.shape[0]))
     identity = np.eye(len(values), dtype=np.float32)

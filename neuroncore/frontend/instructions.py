@@ -221,8 +221,8 @@ def activate2(
                 reduce_res_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -378,8 +378,8 @@ def activation(
                 reduce_res_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -522,8 +522,8 @@ def activation_reduce(
                 scale_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -677,8 +677,8 @@ def affine_select(
                 offset,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -810,8 +810,8 @@ def all_gather(
                 core, call, srcs, dsts, replica_group, collective_dim, priority
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -927,8 +927,8 @@ def all_gather_v(
                 priority,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1033,8 +1033,8 @@ def all_reduce(
         try:
             offsets = execute.all_reduce(core, call, srcs, dsts, replica_group, op, priority)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1138,8 +1138,8 @@ def all_to_all(
                 core, call, srcs, dsts, replica_group, collective_dim, priority
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1255,8 +1255,8 @@ def all_to_all_v(
                 priority,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1331,8 +1331,8 @@ def bn_aggr(
         try:
             offsets = execute.bn_aggr(core, call, dst, data)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1406,8 +1406,8 @@ def bn_stats(
         try:
             offsets = execute.bn_stats(core, call, dst, data)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1502,8 +1502,8 @@ def collective_permute(
                 core, call, srcs, dsts, source_target_pairs, priority
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1611,8 +1611,8 @@ def collective_permute_implicit(
                 core, call, srcs, dsts, replica_group, channel_ids, priority
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1729,8 +1729,8 @@ def collective_permute_implicit_current_processing_rank_id(
                 core, call, dst, iteration_id, replica_group, channel_id
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1867,8 +1867,8 @@ def collective_permute_implicit_reduce(
                 core, call, srcs, others, dsts, replica_group, op, channel_ids, priority
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -1948,8 +1948,8 @@ def core_barrier(
         try:
             offsets = execute.core_barrier(core, call, data, cores, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2041,8 +2041,8 @@ def dma_compute(
                 core, call, dst, srcs, reduce_op, scales, unique_indices, oob_mode
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2142,8 +2142,8 @@ def dma_copy(
         try:
             offsets = execute.dma_copy(core, call, dst, src, priority, oob_mode, dge_mode, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2251,8 +2251,8 @@ def dma_transpose(
                 core, call, dst, src, axes, priority, dge_mode, oob_mode
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2332,8 +2332,8 @@ def dropout(
         try:
             offsets = execute.dropout(core, call, dst, data, prob, prob_is_tile)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2461,8 +2461,8 @@ def exponential(
                 reduce_init_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2583,8 +2583,8 @@ def iota(
         try:
             offsets = execute.iota(core, call, dst, pattern, offset, channel_multiplier)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2704,8 +2704,8 @@ def local_gather(
                 core, call, dst, src_buffer, index, num_elem_per_idx, num_valid_indices
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2781,8 +2781,8 @@ def max8(
         try:
             offsets = execute.max8(core, call, dst, src)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2864,8 +2864,8 @@ def memset(
         try:
             offsets = execute.memset(core, call, dst, value, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -2954,8 +2954,8 @@ def nc_find_index8(
         try:
             offsets = execute.nc_find_index8(core, call, dst, data, vals)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3046,8 +3046,8 @@ def nc_match_replace8(
                 core, call, dst, data, vals, imm, dst_idx, dst_idx_is_tile
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3206,8 +3206,8 @@ def nc_matmul(
                 perf_mode,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3336,8 +3336,8 @@ def nc_matmul_mx(
                 accumulate,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3462,8 +3462,8 @@ def nc_matmul_sparse(
                 core, call, dst, stationary, moving, tags, pattern, places, accumulate
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3545,8 +3545,8 @@ def nc_n_gather(
         try:
             offsets = execute.nc_n_gather(core, call, dst, data, indices)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3633,8 +3633,8 @@ def nc_stream_shuffle(
         try:
             offsets = execute.nc_stream_shuffle(core, call, dst, src, shuffle_mask)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3721,8 +3721,8 @@ def nc_transpose(
         try:
             offsets = execute.nc_transpose(core, call, dst, data, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3809,8 +3809,8 @@ def nonzero_with_count(
         try:
             offsets = execute.nonzero_with_count(core, call, dst, src, index_offset, padding_val)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3909,8 +3909,8 @@ def quantize_mx(
         try:
             offsets = execute.quantize_mx(core, call, dst, src, dst_scale)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -3995,8 +3995,8 @@ def rand2(
         try:
             offsets = execute.rand2(core, call, dst, min, max, min_is_tile, max_is_tile)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4090,8 +4090,8 @@ def rand_get_state(
         try:
             offsets = execute.rand_get_state(core, call, dst, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4161,8 +4161,8 @@ def rand_set_state(
         try:
             offsets = execute.rand_set_state(core, call, src_seeds, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4308,8 +4308,8 @@ def range_select(
                 reduce_res_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4410,8 +4410,8 @@ def rank_id(dst: Any = MISSING, *extra: Any, **unknown: Any) -> NkiInstruction:
         try:
             offsets = execute.rank_id(core, call, dst)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4470,8 +4470,8 @@ def reciprocal(
         try:
             offsets = execute.reciprocal(core, call, dst, data)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4583,8 +4583,8 @@ def reduce_scatter(
                 core, call, srcs, dsts, replica_group, collective_dim, op, priority
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4651,8 +4651,8 @@ def register_load(
         try:
             offsets = execute.register_load(core, call, dst, src)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4713,8 +4713,8 @@ def register_move(
         try:
             offsets = execute.register_move(core, call, dst, src)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4795,8 +4795,8 @@ def register_store(
         try:
             offsets = execute.register_store(core, call, dst, src)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -4888,8 +4888,8 @@ def rng(
         try:
             offsets = execute.rng(core, call, dst, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5001,8 +5001,8 @@ def scalar_tensor_tensor(
                 operand0_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5146,8 +5146,8 @@ def select_reduce(
                 reduce_res_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5278,8 +5278,8 @@ def sendrecv(
                 core, call, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5364,8 +5364,8 @@ def sequence_bounds(
         try:
             offsets = execute.sequence_bounds(core, call, dst, segment_ids)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5434,8 +5434,8 @@ def set_rng_seed(
         try:
             offsets = execute.set_rng_seed(core, call, src_seeds)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5513,8 +5513,8 @@ def tensor_copy(
         try:
             offsets = execute.tensor_copy(core, call, dst, src, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5605,8 +5605,8 @@ def tensor_copy_predicated(
                 core, call, dst, src, predicate, reverse_pred, src_is_tile
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5700,8 +5700,8 @@ def tensor_partition_reduce(
         try:
             offsets = execute.tensor_partition_reduce(core, call, dst, op, data)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5793,8 +5793,8 @@ def tensor_reduce(
         try:
             offsets = execute.tensor_reduce(core, call, dst, op, data, axis, negate, keepdims)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -5920,8 +5920,8 @@ def tensor_scalar(
                 operand1_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -6059,8 +6059,8 @@ def tensor_scalar_cumulative(
                 core, call, dst, src, op0, op1, imm0, imm1, reduce_cmd, imm0_is_tile, imm1_is_tile
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -6226,8 +6226,8 @@ def tensor_scalar_reduce(
                 reduce_init_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -6346,8 +6346,8 @@ def tensor_tensor(
         try:
             offsets = execute.tensor_tensor(core, call, dst, data1, data2, op, engine)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -6470,8 +6470,8 @@ def tensor_tensor_scan(
                 initial_is_tile,
             )
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:
@@ -6584,8 +6584,8 @@ def topk(
         try:
             offsets = execute.topk(core, call, val_dst, idx_dst, src, n)
         except NeuronError:
-            if core.leftovers is not None:
-                core.leftovers.refused()
+            if core.undefined is not None:
+                core.undefined.refused()
             raise
         program = core.program
         if call.dynamic:

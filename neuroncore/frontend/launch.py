@@ -18,7 +18,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import DISABLE_DGE, Options, assumptions, order_of
 from neuroncore.base.progress import progress
 from neuroncore.base.units import either, plural
-from neuroncore.core import leftovers
+from neuroncore.core import undefined
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.system import System, cores_together
 from neuroncore.frontend import outcome
@@ -339,7 +339,7 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
             core = Core(machine, options, program, grid, shared, number=number, world=world)
             cores.append(core)
     for core in cores:
-        core.defers_leftovers = True
+        core.defers_undefined = True
         core.watch = watches.Watch(core) if not options.precision else None
     return cores
 
@@ -380,7 +380,7 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 def _complete(result: Any, other: Any) -> None:
     """Copy the elements that another core wrote from that core's result, `other`, to `result`. With
     Options.precision also copy their float64 values."""
-    for mine, theirs, copied in leftovers.complete(result, other):
+    for mine, theirs, copied in undefined.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:
             exact = findings.on(double.storage, theirs).codes()

@@ -26,7 +26,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.core import leftovers
+from neuroncore.core import undefined
 from neuroncore.core.core import Core, on
 from neuroncore.frontend.arguments import Arguments, is_host_array, leaves, may_overlap
 from neuroncore.machine import Machine
@@ -175,13 +175,13 @@ class Inputs:
         if storage.id in self.given and tile.is_storage:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
-        missing = leftovers.unwritten(tile)
+        missing = undefined.unwritten(tile)
         if missing:
-            self._report_leftovers(tile, missing)
-        codes = leftovers.contents(tile, self.core.options.zeros_as_leftovers)
+            self._report_undefined(tile, missing)
+        codes = undefined.contents(tile, self.core.options.undefined_as_zeros)
         return self.library.from_numpy(codes) if self.library else codes
 
-    def _report_leftovers(self, tile: Tile, count: int) -> None:
+    def _report_undefined(self, tile: Tile, count: int) -> None:
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
             f"the kernel never wrote {count:,} of the {tile.size:,} elements of its result {tile}; "

@@ -355,7 +355,7 @@ class Tile:
         gaps = self.storage.gaps
         return gaps is not None and gaps.has_only(*self._covered())
 
-    def leftover(self, zeros: bool) -> Array:
+    def unwritten_value(self, zeros: bool) -> Array:
         """Return the value of an uninitialized element: 0 with `zeros`, otherwise poison
         (`codec.poison`)."""
         code = 0 if zeros else codec.poison(self.held)
@@ -364,7 +364,7 @@ class Tile:
     def poison_elements(self, missing: Array, zeros: bool) -> None:
         """Put 0 (with `zeros`) or poison into the elements with a flag in `missing`."""
         codes = self.codes()
-        codes[missing] = self.leftover(zeros).view(codes.dtype)
+        codes[missing] = self.unwritten_value(zeros).view(codes.dtype)
 
     def mark_written(self, chosen: Array | None = None) -> None:
         """Record that all elements, or only the `chosen` elements, have been written."""

@@ -39,7 +39,7 @@ def approximate(i: Any) -> str | None:
 
 class PlainCore:
     """One core: `rank` is its rank, and `place` its position among the cores of the rank. `chip` is
-    the number of ranks per chip. `program` is the current program of the launch grid. `leftover`
+    the number of ranks per chip. `program` is the current program of the launch grid. `undefined`
     maps names of operands to flags of the elements that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
@@ -52,7 +52,7 @@ class PlainCore:
         lanes, units = self.machine.limits.partitions, (engine.scalar, engine.vector)
         self.accumulators = {unit: np.full(lanes, np.nan, np.float32) for unit in units}
         self.generators: dict[engine, Array] = {}
-        self.leftover: Mapping[str, Array] = {}
+        self.undefined: Mapping[str, Array] = {}
 
     def begin(self, unit: int) -> None:
         """Begin the next instruction on the engine `unit`."""
@@ -133,14 +133,15 @@ class Reading:
         self.ends = [last_uses(program) for program in programs]
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
 
-    def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
+    def step(self, core: int, undefined: Mapping[str, Array] | None = None) -> Any:
         """Execute the next instruction of a core, and return it with its arguments.
 
-        If several cores execute it together (`members`), the first does so for all. `leftover`:
+        If several cores execute it together (`members`), the first does so for all. `undefined`:
         flags of the elements that depend on uninitialized memory, by operand."""
         number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
-        state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}
+        state.program = self.begins[core].get(number, state.program)
+        state.undefined = undefined or {}
         if core not in self.met:
             with np.errstate(all="ignore"):
                 self._carry_out(core, row)

@@ -110,7 +110,7 @@ def lost(i: Any, name: str) -> Array:
     """Return flags [K, columns] of the elements of operand `name` that depend on uninitialized
     memory and are not finite."""
     operand = getattr(i, name)
-    flags = operand.missing() | i.core.leftover.get(name, np.False_)
+    flags = operand.missing() | i.core.undefined.get(name, np.False_)
     return (flags & ~np.isfinite(operand.values())).reshape(operand.lanes, -1)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroncore.base.errors import DeadlockError, UsageError
-from neuroncore.core import leftovers
+from neuroncore.core import undefined
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.system import cores_together
 from neuroncore.memory.storage import Storage
@@ -194,7 +194,7 @@ class Replay:
         if after:
             while execution.row == instruction:
                 self.forward()
-        elements = np.array(leftovers.contents(operand, self.setting.options.zeros_as_leftovers))
+        elements = np.array(undefined.contents(operand, self.setting.options.undefined_as_zeros))
         return Values(elements, operand.missing())
 
     def results(self) -> Any:
@@ -210,7 +210,7 @@ class Replay:
         numbers = self.world.cores_of(rank)
         returned, *others = [self._returned(self.executions[number]) for number in numbers]
         for other in others:
-            for _ in leftovers.complete(returned, other):
+            for _ in undefined.complete(returned, other):
                 pass
         if not leaves(self.record.programs[numbers[0]].data.results):
             return tuple(self._changed(rank).values())
@@ -232,7 +232,7 @@ class Replay:
         return mapped(execution.program.data.results, execution.result, is_leaf)
 
     def _elements(self, tile: Tile) -> Array:
-        elements = leftovers.contents(tile, self.setting.options.zeros_as_leftovers)
+        elements = undefined.contents(tile, self.setting.options.undefined_as_zeros)
         form = self._format_for_caller(tile)
         if form is tile.held:
             return elements
@@ -429,6 +429,6 @@ def _cores(setting: Setting) -> list[Core]:
         for number in world.cores_of(rank):
             program, on_what = world.core(number), (setting.machine, options)
             core = Core(*on_what, program, setting.grid, shared, number=number, world=world)
-            core.defers_leftovers = True
+            core.defers_undefined = True
             cores.append(core)
     return cores

@@ -329,7 +329,7 @@ class StretchesOnCore:
         anything, if only `Execution.step` can execute one of its rows."""
         core, stretches = self._core, self._stretches
         shared = stretches.shared[first]
-        if core.leftovers is not None or core.watch is not None or core.shadow is not None:
+        if core.undefined is not None or core.watch is not None or core.shadow is not None:
             return False
         storages = []
         for each in shared:

@@ -266,7 +266,7 @@ class CoreState:
     accumulators: Mapping[engine, Array]
     generators: Mapping[engine, Array]
     images: Mapping[MemoryRegion, tuple[Array, Gaps]]
-    leftovers: Any
+    undefined: Any
     findings: int
 
     @property
@@ -286,10 +286,10 @@ class CoreState:
             else:
                 image.gaps = Gaps(image.data.nbytes)
         del core.findings[self.findings :]
-        if self.leftovers is None:
-            core.leftovers = None
-        elif core.leftovers is not None:
-            core.leftovers.restore(storages, self.leftovers)
+        if self.undefined is None:
+            core.undefined = None
+        elif core.undefined is not None:
+            core.undefined.restore(storages, self.undefined)
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
@@ -302,7 +302,7 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
         accumulators={unit: registers.copy() for unit, registers in core.accumulators.items()},
         generators={unit: states.copy() for unit, states in core.generators.items()},
         images={region: (image.data.copy(), deepcopy(image.gaps)) for region, image in images},
-        leftovers=core.leftovers.copies(storages) if core.leftovers is not None else None,
+        undefined=core.undefined.copies(storages) if core.undefined is not None else None,
         findings=len(core.findings),
     )
 

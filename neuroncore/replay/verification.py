@@ -245,10 +245,10 @@ class _Before(NamedTuple):
     """Data that is only available before an instruction runs.
 
     `storages`: the storages of its results, by number
-    `leftover`: flags of the elements that depend on uninitialized memory, by operand name"""
+    `undefined`: flags of the elements that depend on uninitialized memory, by operand name"""
 
     storages: Mapping[int, Storage]
-    leftover: Mapping[str, Array]
+    undefined: Mapping[str, Array]
 
 
 class Verification:
@@ -317,7 +317,9 @@ class Verification:
         number = min(able, key=lambda n: (n - replay.last) % len(replay.cores))
         execution = replay.executions[number]
         if (number, execution.row) not in self._before:
-            self._before[number, execution.row] = _Before(execution.written(), _leftover(execution))
+            self._before[number, execution.row] = _Before(
+                execution.written(), _undefined_flags(execution)
+            )
         return number
 
     def _step(self) -> Mismatch | None:
@@ -326,7 +328,7 @@ class Verification:
         number = self.reading.next[core]
         before = self._before.pop((core, number))
         row = self.reading.rows[core][number]
-        instruction = self.reading.step(core, before.leftover)
+        instruction = self.reading.step(core, before.undefined)
         with np.errstate(all="ignore"):
             return self._compared(core, number, row, instruction, before.storages)
 
@@ -394,12 +396,12 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
     )
 
 
-def _leftover(execution: Execution) -> dict[str, Array]:
+def _undefined_flags(execution: Execution) -> dict[str, Array]:
     """Return flags of the elements that depend on uninitialized memory, by operand name, for
     products and transposes. The plain reading does not track these elements itself."""
-    traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
-    if leftovers is None or not (traits.multiplies or traits.transposes):
+    traits, undefined = execution.call.instruction.traits, execution.core.undefined
+    if undefined is None or not (traits.multiplies or traits.transposes):
         return {}
     tiles = {name: execution.operand(name) for name in execution.call.reads}
-    flags_of = {name: leftovers.within(tile) for name, tile in tiles.items() if tile is not None}
+    flags_of = {name: undefined.within(tile) for name, tile in tiles.items() if tile is not None}
     return {name: flags for name, flags in flags_of.items() if flags is not None}

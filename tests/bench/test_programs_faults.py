@@ -17,7 +17,7 @@ from bench.programs.shrinking import shrink
 from neuroncore.checks import orders
 from neuroncore.checks import races as check_races
 from neuroncore.clause.product import of_scaled
-from neuroncore.core import leftovers, packs
+from neuroncore.core import packs, undefined
 from neuroncore.frontend.neuronxcc.nki.language import loops as language_loops
 from neuroncore.frontend.nki import isa
 from neuroncore.frontend.nki.language import elementwise as language_elementwise
@@ -81,8 +81,8 @@ def test_a_copy_whose_source_is_overwritten_is_not_left_out(monkeypatch):
 
 def test_a_carried_value_that_depends_on_uninitialized_memory_is_reported(monkeypatch):
     """The fault: in a scan, uninitialized data affects only its own element."""
-    given = leftovers._in_lanes
-    monkeypatch.setattr(leftovers, "_in_lanes", lambda masks, dst, scans: given(masks, dst, False))
+    given = undefined._in_lanes
+    monkeypatch.setattr(undefined, "_in_lanes", lambda masks, dst, scans: given(masks, dst, False))
     assert _failure("elements that were never written", range(1880, 6000)) == "verify: UNINIT_READ"
 
 
@@ -217,13 +217,13 @@ def test_constants_of_the_record_equal_those_of_the_kernel(monkeypatch):
 
 def test_a_finding_about_harmless_uninitialized_data_is_a_failure(monkeypatch):
     """The fault: elements that were overwritten still count as uninitialized."""
-    given = leftovers.Leftovers._mark
+    given = undefined.UndefinedElements._mark
 
     def write(self, tile, mask, *more):
         if mask is not None:
             given(self, tile, mask, *more)
 
-    monkeypatch.setattr(leftovers.Leftovers, "_mark", write)
+    monkeypatch.setattr(undefined.UndefinedElements, "_mark", write)
     assert _failure("a rest that was never written", range(3140, 8000)) == "verify: UNINIT_READ"
 
 

@@ -1,4 +1,5 @@
-"""Leftovers in registers of the Vector engine were reported at a sum of the Scalar engine."""
+"""Undefined elements in registers of the Vector engine were reported at a sum of the Scalar
+engine."""
 
 from bench.programs.checks import main
 import nki, nki.isa as nisa, nki.language as nl

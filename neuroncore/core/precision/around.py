@@ -65,7 +65,7 @@ class SharedState:
 class StandIn:
     """The replacement for the core in float64 evaluations. It reports and records nothing."""
 
-    has_leftovers = True  # `leftovers_in` looks for them
+    has_undefined = True  # `undefined_in` looks for them
 
     def __init__(self, shared: SharedState) -> None:
         self._core = core = shared.core
@@ -92,10 +92,10 @@ class StandIn:
 
     report = birthplace = check_written
 
-    def leftovers_in(self, tile: Tile) -> Array | None:
+    def undefined_in(self, tile: Tile) -> Array | None:
         """Return flags of the NaN elements, or None if there are none.
 
-        Leftovers are NaN on the chip. Other NaN are flagged too: instructions move all NaN in the
-        same way."""
+        Undefined elements are NaN on the chip. Other NaN are flagged too: instructions move all NaN
+        in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

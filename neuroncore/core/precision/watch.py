@@ -438,8 +438,8 @@ class Watch:
         if not data.dtype.is_float or data.dynamic or all_finite(data):
             return
         lost = ~np.isfinite(data.values())
-        leftovers = self.core.leftovers_in(data)
-        count = int((lost if leftovers is None else lost & ~leftovers).sum())
+        undefined = self.core.undefined_in(data)
+        count = int((lost if undefined is None else lost & ~undefined).sum())
         if count:
             self.core.report(
                 "TRANSPOSED_NAN",

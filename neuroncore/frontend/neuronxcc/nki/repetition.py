@@ -124,8 +124,8 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
 def fault(core: Core, call: Call, error: Exception) -> Exception:
     """Return the error of an instruction in the form that the instruction's function would
     raise."""
-    if isinstance(error, NeuronError) and core.leftovers is not None:
-        core.leftovers.refused()
+    if isinstance(error, NeuronError) and core.undefined is not None:
+        core.undefined.refused()
     if isinstance(error, KernelError):
         explain(call.name, error)
     if isinstance(error, NOT_OURS):
@@ -156,8 +156,8 @@ class NewStorage:
         """Make the tile in a storage that no earlier tile uses any more, without most of the work
         of an allocation. Only the iteration can name the tile."""
         _, _, name, born = self.kind
-        if core.leftovers is not None:
-            core.leftovers.forget(storage)
+        if core.undefined is not None:
+            core.undefined.forget(storage)
         core.memory.renew(storage, name)
         storage.born = born
         program.births.extend(birth(storage.id, self._line))

@@ -61,7 +61,7 @@ ELEMENTWISE = [scaled, chained, chosen, lambda tile: made("reciprocal", tile)]
 
 
 @pytest.mark.parametrize("compute", ELEMENTWISE)
-def test_leftovers_that_are_not_stored_are_not_reported(compute):
+def test_undefined_elements_that_are_not_stored_are_not_reported(compute):
     assert found(compute) == []
     assert len(found(compute, rows=ROWS + 1)) >= 1
     assert len(found(compute, columns=COLUMNS + 1)) >= 1
@@ -83,7 +83,7 @@ def scanned(tile):
 
 
 @pytest.mark.parametrize("compute", [folded, summed, scanned])
-def test_a_fold_along_the_free_axis_depends_on_leftovers_of_its_row(compute):
+def test_a_fold_along_the_free_axis_depends_on_undefined_elements_of_its_row(compute):
     assert len(found(compute, columns=1)) >= 1
 
 
@@ -117,7 +117,7 @@ def test_instructions_that_mix_lanes_are_reported():
     assert len(found(over_partitions, rows=1, columns=1)) == 1
 
 
-def test_overwritten_elements_are_no_longer_leftovers():
+def test_overwritten_elements_are_no_longer_undefined():
     def compute(tile):
         dst = scaled(tile)
         nisa.memset(dst, 1.0)
@@ -136,7 +136,7 @@ def test_a_finding_is_reported_once_at_the_line_of_the_read():
     assert line == made.__code__.co_firstlineno + 2
 
 
-def test_leftovers_that_reach_a_register_are_reported():
+def test_undefined_elements_that_reach_a_register_are_reported():
     def kernel(x):
         tile = nl.ndarray((1, 1), nl.int32)
         double = made("tensor_scalar", tile, nl.multiply, 2.0, shape=(1, 1), dtype=nl.int32)
@@ -147,7 +147,7 @@ def test_leftovers_that_reach_a_register_are_reported():
     assert [f.code for f in run.findings] == ["UNINIT_READ"]
 
 
-def test_accumulator_registers_keep_leftovers():
+def test_accumulator_registers_keep_undefined_elements():
     """One instruction adds up rows, and another reads out the sums."""
 
     def kernel(x, command):
@@ -174,7 +174,7 @@ def test_accumulator_registers_keep_leftovers():
     [("reduce", True), ("reset_reduce", False), ("reset", False), ("no command", False)],
 )
 @pytest.mark.parametrize("same_engine", [True, False])
-def test_registers_keep_leftovers_until_an_instruction_of_their_engine_sets_them(
+def test_registers_keep_undefined_elements_until_an_instruction_of_their_engine_sets_them(
     command, reported, same_engine
 ):
     commands = nisa.reduce_cmd
@@ -338,7 +338,7 @@ def test_uninitialized_elements_of_double_rows_stay_in_their_places():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_leftovers_can_be_transposed_in_another_order(target):
+def test_undefined_elements_can_be_transposed_in_another_order(target):
     run = moved(lambda t, e, r: turned_by_product(t, r, e), target, rows=8)
     assert [f.code for f in run.findings] == ["UNINIT_READ"]
     assert np.array_equal(run.outputs[:, 8 - ROWS :], LOADED[::-1].T)
@@ -387,7 +387,7 @@ def test_rows_and_columns_of_a_product_are_distinguished(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_leftovers_stay_in_a_sum_that_is_continued(target):
+def test_undefined_elements_stay_in_a_sum_that_is_continued(target):
     def sums(again):
         def compute(tile, eye, turned_eye):
             total = nl.ndarray((12, 8), nl.float32, buffer=nl.psum)
@@ -404,7 +404,7 @@ def test_leftovers_stay_in_a_sum_that_is_continued(target):
     assert afresh.findings == [] and (afresh.outputs == 1).all()
 
 
-def test_leftovers_that_were_reported_still_affect_only_their_places():
+def test_undefined_elements_that_were_reported_still_affect_only_their_places():
     def compute(tile, eye, turned_eye):
         scratch = nl.ndarray(SHAPE, nl.float32, buffer=nl.private_hbm)
         nisa.dma_copy(scratch, tile)
@@ -415,7 +415,7 @@ def test_leftovers_that_were_reported_still_affect_only_their_places():
     assert np.array_equal(run.outputs, LOADED.T)
 
 
-def test_leftovers_of_tiles_at_addresses_are_reported_at_their_first_read():
+def test_undefined_elements_of_tiles_at_addresses_are_reported_at_their_first_read():
     def compute(tile, eye, turned_eye):
         placed = nl.ndarray(SHAPE, nl.float32, address=(0, 4096))
         nisa.tensor_copy(placed[0:ROWS, 0:COLUMNS], tile[0:ROWS, 0:COLUMNS])

@@ -39,7 +39,7 @@ def parts(data):
 
 
 @given(data=st.data())
-def test_every_result_that_leftovers_change_is_reported(data):
+def test_every_result_that_undefined_elements_change_is_reported(data):
     names = data.draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8))
     steps = [(name, *(parts(data) for _ in range(3))) for name in names]
     written, stored = parts(data), parts(data)
@@ -89,7 +89,7 @@ def test_selected_elements_are_reported_if_they_or_their_index_may_be_uninitiali
     assert bool(told) == (depends != "nothing")
 
 
-def test_leftovers_that_a_transfer_overwrites_do_not_matter():
+def test_undefined_elements_that_a_transfer_overwrites_do_not_matter():
     """Only a transfer whose index may be out of bounds leaves elements unchanged."""
 
     def kernel(x):
@@ -104,11 +104,11 @@ def test_leftovers_that_a_transfer_overwrites_do_not_matter():
     assert "UNINIT_READ" not in [one.code for one in run.findings]
 
 
-def test_reused_storage_has_no_leftovers_of_the_old_tensor():
+def test_reused_storage_has_no_undefined_elements_of_the_old_tensor():
     device = Device()
-    device.core.defers_leftovers = True
+    device.core.defers_undefined = True
     tile, copy = device.empty((4, 8)), device.empty((4, 8))
     device.issue("tensor_copy", copy, tile)
-    assert device.core.leftovers_in(copy) is not None
-    device.core.leftovers.forget(copy.storage)
-    assert device.core.leftovers_in(copy) is None
+    assert device.core.undefined_in(copy) is not None
+    device.core.undefined.forget(copy.storage)
+    assert device.core.undefined_in(copy) is None

@@ -1,11 +1,11 @@
-"""Tracking of leftovers: elements that depend on uninitialized memory.
+"""Tracks undefined elements: elements that depend on uninitialized memory.
 
 A kernel may compute with a tile that is only partly filled. If the kernel then stores only the
-filled part, the unfilled part has no effect. So the finding about a read of leftovers is deferred:
-it is kept with the elements that depend on the read. It is reported only if these elements may
-reach HBM, a register or another core. Lane-wise instructions, copies, transposes and products are
-tracked element by element. If any other instruction reads leftovers, the finding is reported at
-once.
+filled part, the unfilled part has no effect. So the finding about a read of undefined elements is
+deferred: it is kept with the elements that depend on the read. It is reported only if these
+elements may reach HBM, a register or another core. Lane-wise instructions, copies, transposes and
+products are tracked element by element. If any other instruction reads undefined elements, the
+finding is reported at once.
 
 A storage is the memory of one tensor, and a window is a view of a storage. A site is a place in the
 user's code. Poison is the value that a read of uninitialized memory returns, such as NaN
@@ -38,8 +38,8 @@ READS = 256
 
 
 @dataclass
-class _LeftoverReads(Generic[T]):
-    """Known reads of leftovers in one storage. Equal reads need no new check.
+class _UndefinedReads(Generic[T]):
+    """Known reads of undefined elements in one storage. Equal reads need no new check.
 
     They are valid while the storage has these `gaps` (unwritten elements) and the format `held`.
 
@@ -53,7 +53,7 @@ class _LeftoverReads(Generic[T]):
 
 @dataclass
 class _Tainted(Generic[T]):
-    """Flags of a storage's elements that depend on leftovers, and their deferred findings."""
+    """Flags of a storage's undefined elements, and their deferred findings."""
 
     flags: Flags
     findings: dict[T, None] = field(default_factory=dict)
@@ -62,21 +62,22 @@ class _Tainted(Generic[T]):
         return _Tainted(deepcopy(self.flags), dict(self.findings))
 
 
-class Leftovers(Generic[T]):
-    """The leftovers in one core's on-chip memories and accumulator registers. `report` is called
-    with each finding that may matter."""
+class UndefinedElements(Generic[T]):
+    """The undefined elements in one core's on-chip memories and accumulator registers. `report` is
+    called with each finding that may matter."""
 
     def __init__(self, report: Callable[[T], None]) -> None:
         self.report = report
         self._tainted: WeakKeyDictionary[Storage, _Tainted[T]] = WeakKeyDictionary()
-        self._reads: WeakKeyDictionary[Storage, _LeftoverReads[T]] = WeakKeyDictionary()
+        self._reads: WeakKeyDictionary[Storage, _UndefinedReads[T]] = WeakKeyDictionary()
         # functions that undo the reads of the instruction that is being executed
         self._undo: list[Callable[[], None]] = []
         # the findings on which the accumulator registers of each engine depend
         self._registers: dict[engine, dict[T, None]] = {}
 
     def copies(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[engine, dict[T, None]]]:
-        """Return copies of the leftovers of these storages and of the registers, for `restore`."""
+        """Return copies of the undefined elements of these storages and of the registers, for
+        `restore`."""
         tainted = [self._tainted.get(storage) for storage in storages]
         return [t and t.copy() for t in tainted], _copied(self._registers)
 
@@ -85,7 +86,8 @@ class Leftovers(Generic[T]):
         storages: Iterable[Storage],
         copies: tuple[list[Any], dict[engine, dict[T, None]]],
     ) -> None:
-        """Restore the leftovers of these storages and of the registers. Remove all others."""
+        """Restore the undefined elements of these storages and of the registers. Remove all
+        others."""
         tainted, registers = copies
         pairs = zip(storages, tainted, strict=True)
         self._tainted = WeakKeyDictionary({storage: t.copy() for storage, t in pairs if t})
@@ -93,7 +95,7 @@ class Leftovers(Generic[T]):
         self._reads.clear()
 
     def forget(self, storage: Storage) -> None:
-        """Forget the leftovers of a storage whose tensor has ended."""
+        """Forget the undefined elements of a storage whose tensor has ended."""
         self._tainted.pop(storage, None)
         self._reads.pop(storage, None)
 
@@ -121,7 +123,7 @@ class Leftovers(Generic[T]):
             return
         reads = self._reads.get(storage)
         if reads is None or not self.knows_reads_of(tile) or len(reads.findings) >= READS:
-            reads = self._reads[storage] = _LeftoverReads(storage.gaps, tile.held)
+            reads = self._reads[storage] = _UndefinedReads(storage.gaps, tile.held)
         reads.findings[_window(tile, site, deferred)] = finding, site
 
     def poison(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
@@ -170,7 +172,7 @@ class Leftovers(Generic[T]):
         self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Track leftovers through an instruction that has been executed."""
+        """Track undefined elements through an instruction that has been executed."""
         self._undo.clear()
         if not self._tainted and not any(self._registers.values()):
             return
@@ -206,7 +208,7 @@ class Leftovers(Generic[T]):
         findings: dict[T, None],
         untracked: bool = False,
     ) -> None:
-        """Mark the results of an instruction that depend on leftovers.
+        """Mark the results of an instruction that depend on undefined elements.
 
         `untracked`: whether an index is involved, or dependences are unknown. Marks of a result
             that is written only in part (`Operand.partial`) then stay."""
@@ -241,7 +243,7 @@ class Leftovers(Generic[T]):
         return tainted
 
     def within(self, tile: Tile) -> Array | None:
-        """Return flags of the tile's elements that depend on leftovers. Return None if there are
+        """Return flags of the tile's undefined elements. Return None if there are
         none, or if the tile has an index."""
         tainted = self._tainted.get(tile.storage)
         if tainted is None or tile.dynamic or isinstance(tile, indirection.Picked):
@@ -287,9 +289,10 @@ def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Return, for each result, flags of the elements that depend on leftovers; None if unknown.
+    """Return, for each result, flags of the elements that depend on undefined elements; None if
+    unknown.
 
-    `masks`: flags of the leftovers in each input"""
+    `masks`: flags of the undefined elements in each input"""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -328,8 +331,8 @@ def _transposed(masks: list[Array]) -> Array:
 def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
-    """Return flags of the elements of a product that depend on leftovers; None if unknown. A sum
-    depends on all its terms. If the product only moves numbers, an element depends on one
+    """Return flags of the elements of a product that depend on undefined elements; None if unknown.
+    A sum depends on all its terms. If the product only moves numbers, an element depends on one
     number."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
@@ -393,7 +396,7 @@ def contents(tile: Tile, zeros: bool) -> Array:
     The array is a view if memory has this type and some elements were written."""
     # a single element is broadcast, because a copy of the tensor might need gigabytes
     if tile.untouched and tile.size:
-        return np.broadcast_to(tile.leftover(zeros), tile.shape)
+        return np.broadcast_to(tile.unwritten_value(zeros), tile.shape)
     missing = tile.missing()
     if missing is not None and tile.size:
         tile.poison_elements(missing, zeros)
