@@ -381,7 +381,7 @@ def _complete(result: Any, other: Any) -> None:
     """Copy the elements that another core wrote from that core's result, `other`, to `result`. With
     Options.precision also copy their float64 values."""
     for mine, theirs, copied in undefined.complete(result, other):
-        mine_exact, double = mine.storage.double, theirs.storage.double
+        mine_exact, double = mine.storage.float64, theirs.storage.float64
         if mine_exact is not None and double is not None:
             exact = findings.on(double.storage, theirs).codes()
             findings.on(mine_exact.storage, mine).codes()[copied] = exact[copied]

@@ -56,7 +56,7 @@ class Storage:
 
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
-        *("born", "gaps", "image", "version", "scope", "launch", "double", "greatest", "ending"),
+        *("born", "gaps", "image", "version", "scope", "launch", "float64", "greatest", "ending"),
         *("other_engine", "before_write", "pending", "__weakref__"),
     )
     data: Array
@@ -66,7 +66,7 @@ class Storage:
     scope: Any  # the loop iteration in which it was allocated, in a dialect that tracks this
     ending: Any  # the loop iteration after which no name refers to it, if known
     launch: HbmMemory | None  # the HBM of its launch, with which the tensor ends
-    double: Any  # the elements in float64, if they are also computed so (`precision`)
+    float64: Any  # the same elements in float64, if `precision` computes them
     other_engine: Flags | None  # in PSUM: flags of elements last written by another engine than
     # Tensor; None if there never were any
     # a version of the storage, and the greatest magnitude that its integers may have in this
@@ -85,7 +85,7 @@ class Storage:
         # collective
         self.version = 0
         self.born = self.gaps = self.image = self.scope = self.ending = None
-        self.launch = self.double = self.greatest = self.other_engine = self.before_write = None
+        self.launch = self.float64 = self.greatest = self.other_engine = self.before_write = None
         self.pending = None
 
     @property
@@ -275,7 +275,7 @@ class Memory:
             storage.pending.finish()
         storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1
         storage.gaps = storage.layout.untouched
-        storage.other_engine = storage.double = storage.greatest = None
+        storage.other_engine = storage.float64 = storage.greatest = None
 
     def unnumbered(self, layout: Layout, held: Format, name: str = "") -> Storage:
         """Return storage with memory, but without a number. `renew` allocates it."""

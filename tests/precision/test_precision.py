@@ -338,11 +338,11 @@ def test_a_refused_kernel_leaves_no_trace():
     device.core.shadow = Shadow(device.core, Precision())
     a, out = device.tile(X), device.empty(X.shape)
     device.issue("activation", out, nl.exp, a)
-    double = out.storage.double
+    double = out.storage.float64
     before = double.storage.data.copy(), dict(double.energy)
     with pytest.raises(KernelError), core.on(device.core):
         nisa.affine_select(out, [[1, 3]], 0, out, 0.0)
-    assert out.storage.double is double and not double.ended
+    assert out.storage.float64 is double and not double.ended
     after = double.storage.data, double.energy
     assert np.array_equal(before[0], after[0]) and before[1] == after[1]
 
@@ -378,9 +378,9 @@ def test_picked_elements():
     powers = np.exp(x.astype(np.float64))
     rows, places = np.arange(32)[:, np.newaxis], np.repeat(index, 16, axis=0)
     exact = 3 * powers[rows, places]
-    np.testing.assert_allclose(on(out.storage.double.storage, out).codes(), exact, rtol=1e-10)
+    np.testing.assert_allclose(on(out.storage.float64.storage, out).codes(), exact, rtol=1e-10)
     powers[rows, places] = exact
-    np.testing.assert_allclose(on(roots.storage.double.storage, roots).codes(), powers, rtol=1e-10)
+    np.testing.assert_allclose(on(roots.storage.float64.storage, roots).codes(), powers, rtol=1e-10)
 
 
 def test_packed_formats_are_those_of_the_chip():
@@ -395,7 +395,7 @@ def test_packed_formats_are_those_of_the_chip():
     scales = 2.0 ** (np.repeat(scale.codes(), 8, axis=0).astype(np.float64) - 127)
     values = codes.astype(np.float64) * scales[:, :, np.newaxis]
     exact = np.einsum("kmi,kni->mn", values, values)
-    double = total.storage.double
+    double = total.storage.float64
     found = total.codes() if double is None else on(double.storage, total).codes()
     np.testing.assert_allclose(found, exact, rtol=1e-12)
 

@@ -14,7 +14,7 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.core import Core
 from neuroncore.core.packs import Packs
-from neuroncore.core.precision.findings import Float64Tile, Precision, chip_doubles, new_tile
+from neuroncore.core.precision.findings import Float64Tile, Precision, chip_float64, new_tile
 from neuroncore.core.precision.slots import SlotsOfCalls
 from neuroncore.memory.tile import Array, Tile
 
@@ -32,11 +32,11 @@ class Recent:
     def exact(self, tile: Tile) -> Float64Tile:
         storage = tile.storage
         if storage.image is not None:  # other tensors may share these bytes
-            return new_tile(chip_doubles(tile), tile)
+            return new_tile(chip_float64(tile), tile)
         key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
         version, known = self._tiles.pop(key, (-1, None))
         if known is None or version != storage.version:
-            known = new_tile(chip_doubles(tile), tile)
+            known = new_tile(chip_float64(tile), tile)
         self._tiles[key] = storage.version, known
         if len(self._tiles) > RECENT:
             del self._tiles[next(iter(self._tiles))]

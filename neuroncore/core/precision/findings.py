@@ -2,9 +2,10 @@
 copies of tiles on which instructions are evaluated.
 
 A storage is the memory of one tensor. If the floats of a storage differ from the float64
-computation, the storage has a `Double`: the same elements in float64. A storage without a Double is
-exact: its float64 values are the chip's values. The inputs of a kernel have no Double. An `Energy`
-maps source lines to the sum of the squared errors that each line caused."""
+computation, the storage has a `Float64Copy`: the same elements in float64. A storage without a
+float64 copy is exact: its float64 values are the chip's values. The inputs of a kernel have no
+float64 copy. An `Energy` maps source lines to the sum of the squared errors that each line
+caused."""
 
 from __future__ import annotations
 
@@ -162,7 +163,7 @@ class Precision:
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:
-            double = tile.storage.double if is_float(tile) else None
+            double = tile.storage.float64 if is_float(tile) else None
             if double is None or double.ended:
                 self.results.append(Result(tile.storage.name, _values(tile), 0.0))
                 continue
@@ -288,7 +289,7 @@ def all_finite(tile: Tile) -> bool:
     return int(native.largest(codes, mask)) >> spare <= form.max_code
 
 
-def chip_doubles(tile: Tile, index: Any = ...) -> Array:
+def chip_float64(tile: Tile, index: Any = ...) -> Array:
     """Return `tile[index]` on the chip, as a new float64 array."""
     return doubled(chip_values(tile, index))
 
@@ -322,12 +323,12 @@ def on(storage: Storage, tile: Tile) -> Float64Tile:
 
 
 @dataclass(eq=False)
-class Double:
+class Float64Copy:
     """The elements of a storage in float64.
 
     `energy`: the sum of the squared errors of the chip, by the line that caused them
     `infinite`: whether the chip has an infinity or NaN where float64 has a number
-    `ended`: whether a write to another storage at the same address made the Double invalid"""
+    `ended`: whether a write to another storage at the same address made the float64 copy invalid"""
 
     storage: Storage
     energy: Energy = field(default_factory=dict)
@@ -344,39 +345,39 @@ class Double:
         return self.whole
 
 
-def copied_double(storage: Storage) -> Double:
-    """Return a Double for a storage, filled with the chip's values."""
-    return adopted_double(chip_doubles(Tile.of(storage)), storage)
+def float64_copy(storage: Storage) -> Float64Copy:
+    """Return a float64 copy for a storage, filled with the chip's values."""
+    return adopted_float64_copy(chip_float64(Tile.of(storage)), storage)
 
 
-def begun_double(storage: Storage, first: Tile) -> Double:
-    """Return a new Double for a storage after the chip has written the tile `first`.
+def new_float64_copy(storage: Storage, first: Tile) -> Float64Copy:
+    """Return a new float64 copy for a storage after the chip has written the tile `first`.
 
     It is uninitialized if nothing else of the storage was written; otherwise it contains the chip's
     values."""
     if not first.is_only_written:
-        return copied_double(storage)
+        return float64_copy(storage)
     count = storage.nbytes // storage.dtype.itemsize
-    return adopted_double(buffers.take(count * DOUBLE.itemsize), storage)
+    return adopted_float64_copy(buffers.take(count * DOUBLE.itemsize), storage)
 
 
-def adopted_double(array: Array, owner: Storage) -> Double:
-    """Return a Double for `owner` that uses the memory of `array`, contiguous float64 of the size
-    of `owner`."""
+def adopted_float64_copy(array: Array, owner: Storage) -> Float64Copy:
+    """Return a float64 copy for `owner` that uses the memory of `array`, contiguous float64 of the
+    size of `owner`."""
     place = owner.partition0, 0
     layout = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, layout, float64, owner.name)
     storage.data = array.reshape(-1).view(np.uint8)
-    return Double(storage)
+    return Float64Copy(storage)
 
 
-def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
-    """Return a Double that uses the memory of `shadow`, for the storage that `tile` covers
+def float64_copy_of_tile(shadow: Float64Tile, tile: Tile) -> Float64Copy:
+    """Return a float64 copy that uses the memory of `shadow`, for the storage that `tile` covers
     completely."""
     if tile.geometry is not tile.geometry.layout.whole:
-        return adopted_double(shadow.storage.data, tile.storage)
+        return adopted_float64_copy(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
-    return Double(shadow.storage, whole=shadow)
+    return Float64Copy(shadow.storage, whole=shadow)
 
 
 def source_of(tile: Tile) -> Tile:
@@ -384,37 +385,37 @@ def source_of(tile: Tile) -> Tile:
     return tile.source if isinstance(tile, Picked) else tile
 
 
-class Doubles:
-    """The Doubles of one core's memories.
+class Float64Copies:
+    """The float64 copies of one core's memories.
 
-    Storages may overlap at addresses that the kernel chose. A write to one storage ends the Doubles
-    of all others with any of its bytes. A new storage at the same place gets the Double of the old
-    one."""
+    Storages may overlap at addresses that the kernel chose. A write to one storage ends the float64
+    copies of all others with any of its bytes. A new storage at the same place gets the float64
+    copy of the old one."""
 
     def __init__(self) -> None:
-        self._placed: dict[Window, Double] = {}
+        self._placed: dict[Window, Float64Copy] = {}
 
-    def of(self, tile: Tile) -> Double | None:
-        """Return the valid Double of a tile's storage, or None."""
+    def of(self, tile: Tile) -> Float64Copy | None:
+        """Return the valid float64 copy of a tile's storage, or None."""
         storage = source_of(tile).storage
-        double: Double | None = storage.double
+        double: Float64Copy | None = storage.float64
         if double is None and storage.image is not None:
-            double = storage.double = self._placed.get(_window(storage))
+            double = storage.float64 = self._placed.get(_window(storage))
         if double is not None and double.ended:
-            double = storage.double = None
+            double = storage.float64 = None
         return double
 
-    def put(self, double: Double, storage: Storage) -> None:
-        """Set the Double of a storage."""
-        storage.double = double
+    def put(self, double: Float64Copy, storage: Storage) -> None:
+        """Set the float64 copy of a storage."""
+        storage.float64 = double
         if storage.image is not None and self._placed.get(_window(storage)) is not double:
             self.end([storage])
             self._placed[_window(storage)] = double
 
     def end(self, storages: Iterable[Storage]) -> None:
-        """Drop the Doubles of storages that are exact or have no float64 history."""
+        """Drop the float64 copies of storages that are exact or have no float64 history."""
         for storage in storages:
-            storage.double = None
+            storage.float64 = None
             if storage.image is not None:
                 window = _window(storage)
                 for other in [w for w in self._placed if _overlap(w, window)]:

@@ -1,8 +1,8 @@
 """The float64 shadow of one core: each instruction that writes floats is also evaluated in float64.
 
-The chip's values are the results that the emulator computes. A Double contains the elements of a
-storage (the memory of one tensor) in float64. An Energy contains the sums of squared errors by line
-(`core.precision.findings`)."""
+The chip's values are the results that the emulator computes. A float64 copy contains the elements
+of a storage (the memory of one tensor) in float64. An Energy contains the sums of squared errors by
+line (`core.precision.findings`)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.precision import watch
 from neuroncore.core.precision.around import SharedState
 from neuroncore.core.precision.findings import (
-    Double,
-    Doubles,
     Energy,
+    Float64Copies,
+    Float64Copy,
     Precision,
     add,
-    begun_double,
-    copied_double,
     distance,
-    double_of_tile,
+    float64_copy,
+    float64_copy_of_tile,
     is_float,
+    new_float64_copy,
     on,
     portions,
     source_of,
@@ -74,7 +74,7 @@ class Shadow:
 
     def __init__(self, core: Core, analysis: Precision) -> None:
         self.core, self.analysis = core, analysis
-        self.doubles = Doubles()
+        self.copies = Float64Copies()
         self.accumulators = {u: a.astype(np.float64) for u, a in core.accumulators.items()}
         self.register_errors: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
         self.sent: Energy = {}
@@ -97,7 +97,7 @@ class Shadow:
             self._floats(call, arguments, facts, floats)
         others = [n for n in call.writes if n not in floats]
         if others:
-            self.doubles.end(source_of(arguments[n]).storage for n in others)
+            self.copies.end(source_of(arguments[n]).storage for n in others)
 
     # --- instructions that write floats ----------------------------------------------------------
 
@@ -108,17 +108,17 @@ class Shadow:
         waits, once = call.participation if self.core.world.cores > 1 else (False, False)
         if waits:
             self._wait_for_the_rank(call)
-        before: dict[str, Double | None] = {n: self.doubles.of(arguments[n]) for n in floats}
+        before: dict[str, Float64Copy | None] = {n: self.copies.of(arguments[n]) for n in floats}
         if waits:
             before = {n: d or self._begun(arguments[n]) for n, d in before.items()}
         inexact = {
             n: double
             for n in call.reads
-            if is_float(arguments[n]) and (double := self.doubles.of(arguments[n]))
+            if is_float(arguments[n]) and (double := self.copies.of(arguments[n]))
         }
         if facts.moves and not (inexact or exchanges or any(before.values())):
             perform(call, arguments, self.core, call.run)
-            self.doubles.end(source_of(arguments[n]).storage for n in floats)
+            self.copies.end(source_of(arguments[n]).storage for n in floats)
             return
         watch.check_read(self.core, arguments, facts)
         step = Step(self._shared, call, arguments, facts, before, inexact)
@@ -148,32 +148,33 @@ class Shadow:
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)
 
-    def _begun(self, tile: Tile) -> Double:
-        """Return a new Double with the chip's values, for a storage that several cores share."""
-        double = copied_double(tile.storage)
-        self.doubles.put(double, tile.storage)
+    def _begun(self, tile: Tile) -> Float64Copy:
+        """Return a new float64 copy with the chip's values, for a storage that several cores
+        share."""
+        double = float64_copy(tile.storage)
+        self.copies.put(double, tile.storage)
         return double
 
     def _keep(self, written: Written) -> None:
-        """Store the float64 values and the energy of a tile in the Double of its storage. An exact
-        storage gets no Double."""
+        """Store the float64 values and the energy of a tile in the float64 copy of its storage. An
+        exact storage gets no float64 copy."""
         if isinstance(written.tile, Picked):
             self._scattered.append(written)  # stored by `scatter`, after the chip has written it
             return
         storage, double, shadow = written.tile.storage, written.before, written.shadow
         if not written.wrong and (written.covers or double is None):
-            self.doubles.end([storage])
+            self.copies.end([storage])
             return
         if double is None and written.covers:
-            double = double_of_tile(shadow, written.tile)
+            double = float64_copy_of_tile(shadow, written.tile)
         elif double is None:
-            double = begun_double(storage, written.tile)
+            double = new_float64_copy(storage, written.tile)
             double.window(written.tile).codes()[...] = shadow.codes()
         left = 0.0 if written.covers else sum(double.energy.values()) - written.old
         double.energy = portions(double.energy, left)
         add(double.energy, written.energy)
         double.infinite = written.infinite or (double.infinite and not written.covers)
-        self.doubles.put(double, storage)
+        self.copies.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
         """Write the float64 values of results to the elements that an index chose. The chip has
@@ -187,7 +188,7 @@ class Shadow:
             double = written.before
             if double is None and not written.wrong:
                 continue
-            double = double or copied_double(storage)
+            double = double or float64_copy(storage)
             shadow = Picked.like(written.shadow)
             shadow.held = written.shadow.held
             shadow.source, shadow.places = on(double.storage, tile.source), tile.places
@@ -196,4 +197,4 @@ class Shadow:
             scatter(shadow, partial[id(tile)])
             add(double.energy, written.energy)
             double.infinite |= written.infinite
-            self.doubles.put(double, storage)
+            self.copies.put(double, storage)

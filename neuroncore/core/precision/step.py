@@ -5,10 +5,10 @@ several times, while the chip's inputs replace the float64 inputs one after the 
 a large result consists of some lanes or columns (`_sample`); the sample of a small result is the
 whole result.
 
-The chip's values are the results that the emulator computes. A Double contains the elements of a
-storage (the memory of one tensor) in float64. An Energy contains the sums of squared errors by line
-(`core.precision.findings`). A call is the use of an instruction with certain formats, shapes and
-operators, but without data."""
+The chip's values are the results that the emulator computes. A float64 copy contains the elements
+of a storage (the memory of one tensor) in float64. An Energy contains the sums of squared errors by
+line (`core.precision.findings`). A call is the use of an instruction with certain formats, shapes
+and operators, but without data."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from neuroncore.core.precision.around import Registers, SharedState, StandIn
 from neuroncore.core.precision.findings import (
     CANCELLATION,
     OVERFLOW,
-    Double,
     Energy,
+    Float64Copy,
     Float64Tile,
     add,
     all_finite,
-    chip_doubles,
+    chip_float64,
     chip_values,
-    copied_double,
     distance,
+    float64_copy,
     is_float,
     largest_rounding,
     new_tile,
@@ -63,7 +63,7 @@ class Written:
 
     name: str
     tile: Tile
-    before: Double | None  # the Double of its storage before the write
+    before: Float64Copy | None  # the float64 copy of its storage before the write
     shadow: Float64Tile
     keeps: bool  # whether the result depends on the previous contents of the tile
     covers: bool  # whether the tile is its whole storage, in memory order
@@ -95,8 +95,8 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. `before` lists the Double (or None) of each float
-    destination, `inexact` the Doubles of inputs that have errors."""
+    """The float64 evaluation of one instruction. `before` lists the float64 copy (or None) of each
+    float destination, `inexact` the float64 copies of inputs that have errors."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Step:
         call: Call,
         arguments: dict[str, Any],
         traits: Evaluation,
-        before: dict[str, Double | None],
-        inexact: dict[str, Double],
+        before: dict[str, Float64Copy | None],
+        inexact: dict[str, Float64Copy],
     ) -> None:
         self.shared, self.call, self.traits = shared, call, traits
         self.core, self.analysis = shared.core, shared.analysis
@@ -131,7 +131,7 @@ class Step:
 
     # --- tiles -----------------------------------------------------------------------------------
 
-    def _written(self, name: str, double: Double | None) -> Written:
+    def _written(self, name: str, double: Float64Copy | None) -> Written:
         tile: Tile = self.arguments[name]
         fresh: Any = False
         if self.traits.accumulates:
@@ -144,10 +144,10 @@ class Step:
         if isinstance(tile, Picked):
             shadow = new_tile(_picked(tile, double), tile)
         elif self.windows or double is not None:
-            double = double or copied_double(tile.storage)
+            double = double or float64_copy(tile.storage)
             shadow = double.window(tile)
         else:
-            shadow = new_tile(chip_doubles(tile), tile) if keeps else self.slots.fresh(name, tile)
+            shadow = new_tile(chip_float64(tile), tile) if keeps else self.slots.fresh(name, tile)
         if isinstance(fresh, np.ndarray):
             shadow.codes()[fresh] = 0
         covers = bool(tile.dynamic) or _covers(tile)
@@ -167,7 +167,7 @@ class Step:
         if unwritten is not None and unwritten.all():
             return 0.0
         index = written.index
-        real, exact = chip_doubles(tile, index), written.shadow.codes()[index]
+        real, exact = chip_float64(tile, index), written.shadow.codes()[index]
         if isinstance(written.fresh, np.ndarray):
             real[written.fresh[index]] = 0
         return distance(real, exact)[0] * tile.size / max(real.size, 1)
@@ -178,22 +178,22 @@ class Step:
         if not is_float(tile):
             if tile.dynamic or not tile.held.is_float:
                 return on(tile.storage, tile)
-            return new_tile(chip_doubles(tile), tile)  # bits of another format, viewed as floats
-        if double is None and (double_of_result := self._double_of_result(tile)):
+            return new_tile(chip_float64(tile), tile)  # bits of another format, viewed as floats
+        if double is None and (double_of_result := self._copy_of_result(tile)):
             return double_of_result.window(tile)
         if isinstance(tile, Picked):
             return new_tile(_picked(tile, double), tile)
         if double is not None:
             return double.window(tile)
         if tile.dynamic:
-            return copied_double(tile.storage).window(tile)
+            return float64_copy(tile.storage).window(tile)
         if self.traits.accumulates:
             return self.shared.recent.exact(tile)
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
-    def _double_of_result(self, tile: Tile) -> Double | None:
-        """Return the Double that the storage of a result had before. Return None if `tile` is not
-        in such a storage, or if only tiles are evaluated."""
+    def _copy_of_result(self, tile: Tile) -> Float64Copy | None:
+        """Return the float64 copy that the storage of a result had before. Return None if `tile` is
+        not in such a storage, or if only tiles are evaluated."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
@@ -492,9 +492,9 @@ def _covers(tile: Tile) -> bool:
     )
 
 
-def _picked(tile: Picked, double: Double | None) -> Array:
+def _picked(tile: Picked, double: Float64Copy | None) -> Array:
     """Return the elements that an index has picked, in float64."""
     if double is None:
-        return chip_doubles(tile)
+        return chip_float64(tile)
     codes = on(double.storage, tile.source).codes()
     return np.ascontiguousarray(np.take_along_axis(codes, tile.places, 1))

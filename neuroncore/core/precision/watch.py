@@ -30,7 +30,7 @@ from neuroncore.core.precision.findings import (
     Float64Tile,
     Precision,
     all_finite,
-    chip_doubles,
+    chip_float64,
     is_float,
     new_tile,
     on,
@@ -173,7 +173,7 @@ def check_written(
         return
     written = [tiles[n].storage for n in call.writes]
     overwritten = {n: _copy(tiles[n]) for n in call.reads if _shares(tiles[n], written)}
-    before = {n: chip_doubles(tiles[n]) for n in call.writes if n in facts.partial}
+    before = {n: chip_float64(tiles[n]) for n in call.writes if n in facts.partial}
     read = [_greatest(tiles[n]) for n in call.reads if tiles[n].dtype in WIDE_INTEGERS]
     run()
     if max([0, *read, *(_reaches(tiles[n]) for n in results)]) < SUSPICIOUS:
@@ -312,7 +312,7 @@ def _copy(tile: Tile) -> Tile:
 def _in_float64(tile: Tile) -> Float64Tile:
     """Return a float64 copy of a tile of floats, or a Float64Tile on the storage of any other
     tile."""
-    return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
+    return new_tile(chip_float64(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
 UNWATCHED = f"{__name__}.unwatched"  # in `Call.results`: the call needs no checks
