@@ -1,5 +1,5 @@
 """Finds the lines of a kernel whose instructions, on two cores of a rank, use the same bytes
-without a defined order. The byte positions are those of the plain reading. A meeting is an
+without a defined order. The byte positions are those of the plain reading. A synchronization is an
 instruction, such as a barrier, for which both cores wait; its number on each core gives the order
 of the other instructions."""
 
@@ -22,8 +22,8 @@ MOST = 20  # findings; if there are more races, some have no finding
 
 def wrong(programs: Sequence[Program], world: World, uses: Uses, found: Sequence[Finding]) -> str:
     """Say how the findings about races differ from the races of a record; "" if they do not. Each
-    race between the first uses of bytes after a meeting must have a finding. Races between later
-    uses of the same bytes may have findings."""
+    race between the first uses of bytes after a synchronization must have a finding. Races between
+    later uses of the same bytes may have findings."""
     wanted, least = set[Lines](), set[Lines]()
     for rank in range(world.ranks):
         for lines, are_first in _of_rank(programs, world, rank, uses):
@@ -41,8 +41,8 @@ def _of_rank(
     programs: Sequence[Program], world: World, rank: int, uses: Uses
 ) -> Iterator[tuple[Lines, bool]]:
     """Yield the lines of each race of the cores of a rank. Also yield whether each of the two
-    instructions is the first one of its core, since the last meeting, that uses these bytes in this
-    way (reads or writes them)."""
+    instructions is the first one of its core, since the last synchronization, that uses these bytes
+    in this way (reads or writes them)."""
     for first, second in combinations(world.cores_of(rank), 2):
         one, other = (_between(programs[core], core, uses) for core in (first, second))
         for (met, is_first, a), (other_met, other_is_first, b) in product(one, other):
@@ -56,9 +56,9 @@ def _of_rank(
 
 def _between(program: Program, core: int, uses: Uses) -> Iterator[tuple[int, bool, Use]]:
     """Yield a triple for each operand of a core's instructions whose place is known before the run:
-    the number of earlier meetings with the other core; whether the instruction is the first one
-    since the last meeting that uses these bytes in this way; and the use. Meetings themselves are
-    left out, because they use bytes while both cores wait."""
+    the number of earlier synchronizations with the other core; whether the instruction is the first
+    one since the last synchronization that uses these bytes in this way; and the use.
+    Synchronizations themselves are left out, because they use bytes while both cores wait."""
     met, known = 0, set[tuple[int, bool, bytes]]()
     for row, number in enumerate(program.columns().call.tolist()):
         call = program.calls[number]

@@ -1,10 +1,11 @@
 """Bytes of HBM that two cores of a rank, or two programs of a grid, use without synchronization.
 
-A thread is one program of the launch grid on its core. A meeting is an instruction, such as a
-barrier or a collective, in which several threads wait for each other. Any set of threads may take
-part in a meeting. Meetings divide the instructions of a thread into segments: a meeting is the last
-instruction of its segment. For the threads that take part in a meeting, all instructions before the
-meeting happen before all instructions after the meeting. Vector clocks represent this order.
+A thread is one program of the launch grid on its core. A synchronization is an instruction, such as
+a barrier or a collective, in which several threads wait for each other. Any set of threads may take
+part in a synchronization. Synchronizations divide the instructions of a thread into segments: a
+synchronization is the last instruction of its segment. For the threads that take part, all
+instructions before the synchronization happen before all instructions after it. Vector clocks
+represent this order.
 
 A box is the set of bytes of an access. The bytes are in a storage, which is the memory of one
 tensor. A box has bounds. If the access has strides, the box also has a pattern, which describes the
@@ -33,9 +34,9 @@ from neuroncore.memory import access
 from neuroncore.record.boxes import Form, Patterns, neighbors
 from neuroncore.record.columns import ANYWHERE, owners
 from neuroncore.record.program import Program
-from neuroncore.time.meetings import together
+from neuroncore.time.syncs import together
 
-Meeting = Mapping[int, int]  # the instruction of each thread that takes part, by its number
+Sync = Mapping[int, int]  # the instruction of each thread that takes part, by its number
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,15 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
     return listed
 
 
-def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """Return the meetings of the cores of all ranks, each after the earlier meetings of its cores.
+def syncs(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Sync]:
+    """Return the synchronizations of the cores of all ranks, each after the earlier
+    synchronizations of its cores.
 
-    A collective that moves data is two meetings: its start and its end. There are no meetings if a
-    core runs several programs of the grid."""
+    A collective that moves data is two synchronizations: its start and its end. There are no
+    synchronizations if a core runs several programs of the grid."""
     if len(programs) != len(among):
         return []
-    listed: list[Meeting] = []
+    listed: list[Sync] = []
     for at in _in_order(together(programs, world)):
         number, row = next(iter(at.items()))
         if _moves(programs[number], row):
@@ -75,11 +77,11 @@ def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World)
     return listed
 
 
-def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
-    """Sort meetings so that each meeting comes after all earlier meetings of its cores."""
+def _in_order(met: Sequence[Sync]) -> list[Sync]:
+    """Sort synchronizations so that each comes after all earlier synchronizations of its cores."""
     of_core: dict[int, list[tuple[int, int]]] = {}
-    for number, meeting in enumerate(met):
-        for core, row in meeting.items():
+    for number, sync in enumerate(met):
+        for core, row in sync.items():
             of_core.setdefault(core, []).append((row, number))
     before = TopologicalSorter[int]({number: () for number in range(len(met))})
     for rows in of_core.values():
@@ -94,24 +96,24 @@ def _moves(program: Program, row: int) -> bool:
 
 
 class HappensBefore:
-    """The order that meetings impose on the instructions of several threads."""
+    """The order that synchronizations impose on the instructions of several threads."""
 
-    def __init__(self, count: int, met: Sequence[Meeting]) -> None:
-        """Order the instructions of `count` threads by their meetings. Each meeting must come after
-        all earlier meetings of its threads."""
+    def __init__(self, count: int, met: Sequence[Sync]) -> None:
+        """Order the instructions of `count` threads by their synchronizations. Each synchronization
+        must come after all earlier synchronizations of its threads."""
         self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
-        for meeting in met:
+        for sync in met:
             clock = np.zeros(count, np.int32)
-            for thread, row in meeting.items():
+            for thread, row in sync.items():
                 self._ends[thread].append(row)
                 np.maximum(clock, self._behind[thread][-1], out=clock)
                 clock[thread] = max(clock[thread], len(self._ends[thread]))
-            for thread in meeting:
+            for thread in sync:
                 self._behind[thread].append(clock)
 
     def segment(self, thread: int, rows: Array) -> Array:
-        """Return the segment of each instruction in `rows`. A meeting ends a segment."""
+        """Return the segment of each instruction in `rows`. A synchronization ends a segment."""
         numbers: Array = np.searchsorted(self._ends[thread], rows)
         return numbers
 
@@ -383,7 +385,7 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
     programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each rank is one thread, and shares no HBM
-    order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
+    order = HappensBefore(len(among), () if alone else syncs(programs, among, world))
     return LaunchAccesses(
         world, among, uses, order, SharedBoxes() if alone else shared(uses, among, order, world)
     )

@@ -72,7 +72,7 @@ class ShadowOfCore(Protocol):
         ...
 
 
-Brought = dict[int, Any]  # by number of the core: the value that it brings to a meeting
+Brought = dict[int, Any]  # by number of the core: the value that it sends at a synchronization
 CarryOut = Callable[[Brought], None]
 
 

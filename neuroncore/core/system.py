@@ -6,9 +6,9 @@ barrier, an exchange of data or a collective. Then the next program in line cont
 of a launch execute the programs in the same order, however the operating system schedules the
 threads.
 
-A point is a named place at which certain cores wait for each other. A meeting is one wait at a
-point: it is complete when all cores of the point have arrived. Each core brings a value for the
-other cores."""
+A point is a named place at which certain cores wait for each other. A synchronization is one wait
+at a point: it is complete when all cores of the point have arrived. Each core brings a value for
+the other cores."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ STACK = 4 << 20
 
 
 @dataclass(eq=False)
-class _Meeting:
+class _Sync:
     """The cores that meet, and what each arrived core has brought."""
 
     cores: frozenset[int]
@@ -129,11 +129,11 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A waiting program: the point where it waits, the meeting there, and the place in its
+    """A waiting program: the point where it waits, the synchronization there, and the place in its
     source."""
 
     point: str
-    meeting: _Meeting
+    sync: _Sync
     place: source.Place | None
 
 
@@ -156,10 +156,12 @@ class System:
         self._turn = [threading.Semaphore(0) for _ in cores]
         self._waits: dict[int, _Wait] = {}
         self._ended: set[int] = set()
-        self._open: dict[Point, _Meeting] = {}
+        self._open: dict[Point, _Sync] = {}
         self._running = 0  # the number of the core whose program has the turn
         self._failure: BaseException | None = None
-        self._at_meeting = False  # an error that is raised at a meeting belongs to no single rank
+        self._at_sync = (
+            False  # an error that is raised at a synchronization belongs to no single rank
+        )
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
         """Run a program on every core to its end, and return all results. Raises DeadlockError, or
@@ -213,7 +215,7 @@ class System:
         except _Stopped:
             pass
         except BaseException as error:
-            if self.world.ranks > 1 and not self._at_meeting:
+            if self.world.ranks > 1 and not self._at_sync:
                 error.add_note(f"on {self.world.named(number)} of {self.world.ranks} ranks")
             self._failure = self._failure or error
         self._ended.add(number)
@@ -222,26 +224,26 @@ class System:
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
         """Bring a value, and wait for all cores of the point (`Peers.meet`)."""
-        meeting = self._open.setdefault(point, _Meeting(point.cores))
-        meeting.brought[number] = bring
-        if meeting.complete:
+        sync = self._open.setdefault(point, _Sync(point.cores))
+        sync.brought[number] = bring
+        if sync.complete:
             del self._open[point]
-            self._at_meeting = True
-            then(meeting.brought)
-            self._at_meeting = False
+            self._at_sync = True
+            then(sync.brought)
+            self._at_sync = False
             for member in point.cores:
                 self._able[self._at[member]] = 1
-            return meeting.brought
+            return sync.brought
         frame = source.user_frame()
         place = source.place(frame.f_code, frame.f_lasti) if frame else None
-        self._waits[number] = _Wait(point.name, meeting, place)
+        self._waits[number] = _Wait(point.name, sync, place)
         self._able[self._at[number]] = 0
         self._hand_over(number)
         self._turn[number].acquire()
         if self._failure is not None:
             raise _Stopped
         del self._waits[number]
-        return meeting.brought
+        return sync.brought
 
     def _hand_over(self, number: int) -> None:
         """Let the next program continue after core `number`. Without one, the launch has a
@@ -274,9 +276,9 @@ class System:
 
     def _deadlock(self) -> DeadlockError:
         """Return the error for a deadlock, at the place of the first waiting program."""
-        first: dict[_Meeting, tuple[int, _Wait]] = {}
+        first: dict[_Sync, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
-            first.setdefault(wait.meeting, (number, wait))
+            first.setdefault(wait.sync, (number, wait))
         parts = [part for _, wait in first.values() for part in self._absences(wait)]
         error = DeadlockError(
             f"the cores wait for each other: {_listed(parts)}",
@@ -288,12 +290,12 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return texts about the missing cores of a meeting: where they wait instead, or that they
-        ended."""
-        there = wait.meeting.brought
+        """Return texts about the missing cores of a synchronization: where they wait instead, or
+        that they ended."""
+        there = wait.sync.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
-        for other in sorted(wait.meeting.cores - there.keys()):
+        for other in sorted(wait.sync.cores - there.keys()):
             doing.setdefault(self._elsewhere(other, wait), []).append(other)
         return [
             f"{waiting} {self.world.all_named(others)} at {wait.point} ({wait.place}), but "
@@ -319,7 +321,7 @@ class System:
         wait = self._waits[number]
         if self.world.ranks == 1:
             return wait.point
-        of = f" of {self.world.all_named(wait.meeting.cores)}" if wait.point == than.point else ""
+        of = f" of {self.world.all_named(wait.sync.cores)}" if wait.point == than.point else ""
         return f"{wait.point}{of} ({wait.place})"
 
 

@@ -308,7 +308,7 @@ class Run:
             answers=answers,
             window=window,
             world=self.world,
-            meetings=self.collectives if self.world.ranks > 1 else (),
+            collectives=self.collectives if self.world.ranks > 1 else (),
         )
 
     def view(

@@ -22,7 +22,7 @@ from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.program import Record
 from neuroncore.replay import stretches
-from neuroncore.replay.execution import Execution, Meetings, Waits
+from neuroncore.replay.execution import Execution, Syncs, Waits
 from neuroncore.replay.tensors import (
     Content,
     Snapshot,
@@ -101,7 +101,7 @@ class Replay:
             for program, core in zip(record.programs, self.cores, strict=True)
         ]
         self._together = len(self.cores) > 1 and self.world.cores <= cores_together(setting.machine)
-        self._meetings = Meetings()
+        self._syncs = Syncs()
         self._order = array("h")  # the core of each step that was executed
         self._snapshots: list[Snapshot] = []
         self._apart = APART
@@ -112,7 +112,7 @@ class Replay:
 
     def _set_peers(self) -> None:
         for core in self.cores:
-            core.peers = self._meetings if self._together else None
+            core.peers = self._syncs if self._together else None
 
     @cached_property
     def steps(self) -> int:
@@ -256,7 +256,7 @@ class Replay:
         next that can continue. Raise DeadlockError if none can."""
         count = len(self.cores)
         in_turn = ((self._last + i) % count for i in range(count))
-        able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))
+        able = (n for n in in_turn if not (self.executions[n].over or n in self._syncs.waiting))
         rank = next(able, None) if self.turns is None else self.turns([*able])
         if rank is not None:
             return rank
@@ -373,7 +373,7 @@ class Replay:
             contents=contents,
             cores=cores,
             issued=issued,
-            meetings=self._meetings.copy(),
+            syncs=self._syncs.copy(),
             nbytes=new + sum(core.nbytes for core in cores),
         )
 
@@ -399,10 +399,10 @@ class Replay:
             execution.restart(core.row)
         for rounding, issued in zip(self._roundings(), snapshot.issued, strict=True):
             rounding.issued = issued.copy()
-        self._meetings = Meetings()
-        self._meetings.complete = dict(snapshot.meetings.complete)
+        self._syncs = Syncs()
+        self._syncs.complete = dict(snapshot.syncs.complete)
         self._set_peers()
-        for rank in snapshot.meetings.waiting:
+        for rank in snapshot.syncs.waiting:
             self._attempt(rank)
         self._last, self.step = snapshot.last, snapshot.step
 

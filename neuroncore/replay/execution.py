@@ -35,23 +35,23 @@ class Waits(Exception):
     arrived."""
 
 
-class Meetings:
-    """The meetings of cores: points at which cores wait for each other and exchange data.
+class Syncs:
+    """The synchronizations of cores: points at which cores wait for each other and exchange data.
 
     `open`: the points at which cores wait now, each with the data that cores have brought
     `waiting`: the waiting cores, in the order of their arrival
-    `complete`: the data of a complete meeting for each core that waited, until the core executes
-        its instruction again"""
+    `complete`: the data of a complete synchronization for each core that waited, until the core
+        executes its instruction again"""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
         self.complete: dict[int, Brought] = {}
         self.waiting: dict[int, None] = {}
 
-    def copy(self) -> Meetings:
+    def copy(self) -> Syncs:
         """Return a copy for a snapshot, without the data of waiting cores: they will bring it
         again."""
-        copy = Meetings()
+        copy = Syncs()
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
 

@@ -317,5 +317,5 @@ class Snapshot:
     contents: Mapping[int, Content]  # by the numbers of storages
     cores: tuple[CoreState, ...]
     issued: Any  # the counters of stochastic rounding, rank by rank
-    meetings: Any
+    syncs: Any
     nbytes: int

@@ -9,8 +9,8 @@ from typing import Any
 from neuroncore.base.units import duration, plural, size
 from neuroncore.machine.collective_time import CollectiveTime
 from neuroncore.machine.world import listed
-from neuroncore.time.meetings import collectives, time_of, together
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.syncs import collectives, time_of, together
 
 UNKNOWN = "its time is unknown: no instance has this many ranks, and EFA is not modeled"
 
@@ -74,14 +74,14 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
     programs = [timeline.program for timeline in timelines]
     by_core = [dict(collectives(timeline.compiled)) for timeline in timelines]
     results = []
-    for meeting in together(programs, world):
-        if not all(i in by_core[number] for number, i in meeting.items()):
+    for sync in together(programs, world):
+        if not all(i in by_core[number] for number, i in sync.items()):
             continue
         arrived: dict[int, float] = {}
-        for number, i in meeting.items():
+        for number, i in sync.items():
             rank = world.rank(number)
             arrived[rank] = max(arrived.get(rank, 0.0), float(timelines[number].done[i]))
-        number, i = next(iter(meeting.items()))
+        number, i = next(iter(sync.items()))
         timeline = timelines[number]
         results.append(
             CollectiveOperation(

@@ -20,9 +20,9 @@ from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import View
 from neuroncore.record import loops as native
 from neuroncore.record.columns import owners
-from neuroncore.time.meetings import collectives
 from neuroncore.time.queues import GPSIMD, LOADS, SCALAR, STORES
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.syncs import collectives
 
 Numbers = npt.NDArray[np.number]
 Track = tuple[npt.NDArray[np.int64], Numbers]
@@ -257,11 +257,11 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
     A queue that issues transfers has several rows, and each transfer takes the first free row.
     Collectives, if there are any, have a separate row."""
     names, row = [*ROWS], timeline.queue.copy()
-    meetings = [i for i, _ in collectives(timeline.compiled)]
-    if meetings:
-        row[meetings] = len(names)
+    syncs = [i for i, _ in collectives(timeline.compiled)]
+    if syncs:
+        row[syncs] = len(names)
         names.append(COLLECTIVES)
-    transfers = np.setdiff1d(np.flatnonzero(timeline.moves), meetings)
+    transfers = np.setdiff1d(np.flatnonzero(timeline.moves), syncs)
     transfers = transfers[np.argsort(timeline.begin[transfers], kind="stable")]
     times = timeline.begin[transfers].tolist(), _until(timeline)[transfers].tolist()
     free: dict[int, list[int]] = {ring: [] for ring in RINGS}

@@ -28,10 +28,10 @@ from neuroncore.report.clock import clock_phase
 from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.time.compiled import ISSUED, Compiled
 from neuroncore.time.loops.work import RELOADED, REREAD, SAVED, Moves
-from neuroncore.time.meetings import collectives
 from neuroncore.time.policy import POLICIES, effects, launch_fields, requests
 from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_transfer
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.syncs import collectives
 
 if TYPE_CHECKING:
     from neuroncore.report.compare import Comparison

@@ -8,7 +8,7 @@ formats and operators, but without its data. Many instructions of a program may 
   out or merged), `policy` (the rules of the compiler), and `costs` and `queues` (the costs of
   calls).
 * `schedule`: makes timelines of compiled programs. `prepare` computes their dependencies and costs,
-  `timeline` is the result, and `meetings` finds where cores wait for each other.
+  `timeline` is the result, and `syncs` finds where cores wait for each other.
 * `verdict`, `path`, `lines` and `flow`: the bound of a run, and which instruction waits for which.
   `worlds`: the bound of several ranks.
 * `changes`, `variation`, `alternatives` and `edits/`: schedules of changed launches, and edits that

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from neuroncore.base.lazy import Lazy
 from neuroncore.time.loops.work import OWN_QUEUE
-from neuroncore.time.meetings import together
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.syncs import together
 from neuroncore.time.timeline import before_in_queue
 
 if TYPE_CHECKING:  # loaded when a run needs them
@@ -26,7 +26,7 @@ else:
 Array = npt.NDArray[Any]
 # The reason why an instruction waited: none, its turn in its queue, data, space that other
 # instructions use, an order that the kernel requires, or another core.
-START, TURN, DATA, SPACE, ORDER, MEETING = range(6)
+START, TURN, DATA, SPACE, ORDER, SYNC = range(6)
 ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
@@ -50,7 +50,7 @@ class CriticalSteps(NamedTuple):
     `moving`: while DMA engines move the bytes of this transfer or of earlier ones
     `waiting`: until the result is available
 
-    Two fields state reasons, which are the constants START to MEETING:
+    Two fields state reasons, which are the constants START to SYNC:
 
     `held`: why the instruction had to wait for the previous step
     `holds`: why the next step had to wait for this step"""
@@ -71,7 +71,8 @@ class CriticalSteps(NamedTuple):
 
 
 def steps(timeline: Timeline) -> CriticalSteps:
-    """Return the critical path of one core. It includes the waits for other cores at meetings."""
+    """Return the critical path of one core. It includes the waits for other cores at
+    synchronizations."""
     path_steps = _known.get(timeline)
     if path_steps is None:
         indices = timeline.critical_path
@@ -99,11 +100,11 @@ _known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
     """Return the critical path through all cores of a world: the timeline of each core on the path,
-    with its steps. At a meeting, the path comes from the core that arrived last."""
+    with its steps. At a synchronization, the path comes from the core that arrived last."""
     place = {
-        (number, i): meeting
-        for meeting in together([timeline.program for timeline in timelines], timelines[0].world)
-        for number, i in meeting.items()
+        (number, i): sync
+        for sync in together([timeline.program for timeline in timelines], timelines[0].world)
+        for number, i in sync.items()
     }
     last = max(range(len(timelines)), key=lambda n: timelines[n].end.max(initial=0.0))
     if not len(timelines[last].end):
@@ -111,9 +112,9 @@ def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]
     number, i, path = last, int(np.argmax(timelines[last].end)), []
     previous: dict[int, Array] = {}
     while i >= 0:
-        meeting = place.get((number, i), {number: i})
-        number = max(meeting, key=lambda n: float(timelines[n].done[meeting[n]]))
-        i, timeline = meeting[number], timelines[number]
+        sync = place.get((number, i), {number: i})
+        number = max(sync, key=lambda n: float(timelines[n].done[sync[n]]))
+        i, timeline = sync[number], timelines[number]
         path.append((number, i))
         cause = int(timeline.cause[i])
         if cause == OWN_QUEUE:
@@ -139,7 +140,7 @@ def _steps(
     core, at = np.array(path, np.int64).T
     begin = np.array([timelines[c].begin[i] for c, i in path])
     until = np.append(begin[1:], timelines[core[-1]].end[at[-1]])
-    held = np.full(len(at), MEETING)
+    held = np.full(len(at), SYNC)
     by_core = []
     for number in np.unique(core).tolist():
         on_core = core == number
@@ -174,8 +175,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
     `path`: the part of the critical path on one core
     `follows`: flags the instructions that come after another instruction of this core on the
-        critical path. For all others, the reason is MEETING."""
-    reasons = np.full(len(path), MEETING)
+        critical path. For all others, the reason is SYNC."""
+    reasons = np.full(len(path), SYNC)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == OWN_QUEUE
     waits = np.flatnonzero(follows & ~turn)
@@ -282,7 +283,7 @@ def parts_of_groups(
     `group`: step k belongs to group[k]"""
     rows, waiting = path_steps.instruction, path_steps.waiting
     moves, space = timeline.moves[rows], path_steps.holds == SPACE
-    met, ranks = _meetings(timeline)[:, timeline.columns.call[rows]]
+    met, ranks = _syncs(timeline)[:, timeline.columns.call[rows]]
     alone = ~met & ~space
     kinds = (moves & alone, ~moves & alone, ~met & space, met & ~ranks, ranks)
     waits = [np.where(kind, waiting, 0.0) for kind in kinds]
@@ -301,7 +302,7 @@ def parts_of_groups(
     ]
 
 
-def _meetings(timeline: Timeline) -> Array:
+def _syncs(timeline: Timeline) -> Array:
     """Return two flags for each call: whether it meets other cores, and whether it meets other
     ranks."""
     flags = np.zeros((2, len(timeline.program.calls)), np.bool_)

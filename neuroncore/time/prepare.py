@@ -45,7 +45,7 @@ class Prepared:
     `peak_sbuf`, `peak_psum`: the most bytes per partition that the tiles take at one time
     `spill_ns`: the time in which spilled tiles move, which is added to the total
     `final_stores`: the stores for which the end of the program waits (`semaphores.final_stores`)
-    `collectives_placed`: whether collectives have their times (`meetings.place_collectives`)"""
+    `collectives_placed`: whether collectives have their times (`syncs.place_collectives`)"""
 
     compiled: Compiled
     work: Work

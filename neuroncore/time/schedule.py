@@ -6,7 +6,7 @@ instruction waits for three things:
 
 * the data that it reads or overwrites (`loops.dependencies`),
 * space in SBUF and PSUM (`prepare`),
-* other cores at meetings (`meetings`)."""
+* other cores at synchronizations (`syncs`)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled
 from neuroncore.time.loops.timeline import timeline
 from neuroncore.time.loops.work import FIXED, CoreCosts, Queues, Times, Work, waits_together
-from neuroncore.time.meetings import partners, place_collectives
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
+from neuroncore.time.syncs import partners, place_collectives
 from neuroncore.time.timeline import Timeline as Timeline
 
 if TYPE_CHECKING:  # loaded when needed: a rule of the older API's compiler
@@ -91,7 +91,8 @@ def _known_forms(timeline: Timeline) -> list[Compiled | None]:
 def timed(
     forms: Iterable[Prepared], machine: Machine, world: World, phase: float | None = None
 ) -> list[Timeline]:
-    """Return the timelines of the cores of one launch, which wait for each other at meetings.
+    """Return the timelines of the cores of one launch, which wait for each other at
+    synchronizations.
 
     `forms`: the prepared program of each core, for a machine with this core's share of HBM
         bandwidth (`Machine.shared_by`)

@@ -17,9 +17,9 @@ from neuroncore.record.columns import owners
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled, recosted
 from neuroncore.time.loops.work import Work, idle, own_kinds
-from neuroncore.time.meetings import place_collectives
 from neuroncore.time.prepare import Prepared, costed, prepared
 from neuroncore.time.schedule import Timeline, timed
+from neuroncore.time.syncs import place_collectives
 
 if TYPE_CHECKING:
     from neuroncore.time import flow

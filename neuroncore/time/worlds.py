@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from neuroncore.base.source import Place
 from neuroncore.time.changes import Change
-from neuroncore.time.meetings import collectives, time_of, together
 from neuroncore.time.path import across, parts
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.syncs import collectives, time_of, together
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import Bound
 
@@ -41,9 +41,9 @@ class Arrivals:
     def each(self) -> list[dict[int, float]]:
         world = self.timelines[0].world
         arrivals = []
-        for meeting in together([timeline.program for timeline in self.timelines], world):
-            if len({world.rank(number) for number in meeting}) > 1:
-                times = {n: float(self.timelines[n].done[i]) for n, i in meeting.items()}
+        for sync in together([timeline.program for timeline in self.timelines], world):
+            if len({world.rank(number) for number in sync}) > 1:
+                times = {n: float(self.timelines[n].done[i]) for n, i in sync.items()}
                 arrivals.append(times)
         return arrivals
 

@@ -29,10 +29,10 @@ from neuroncore.report.collectives import CollectiveOperation, slowest
 from neuroncore.report.compare import Agreement, ErrorMap
 from neuroncore.report.perfetto import COLLECTIVES, RINGS, ROWS
 from neuroncore.report.summary import bound_by, summary
-from neuroncore.time.meetings import collectives
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
+from neuroncore.time.syncs import collectives
 from neuroncore.view import sources
 from neuroncore.view.card import answers, verdict
 from neuroncore.view.columns import AccessTable, PageTimes, differences, places
@@ -138,7 +138,7 @@ class Shown:
     `answers`: False for a page without bottleneck and advice
     `window`: the instructions of the page, by default as many as fit
     `outcome`: a text at the top of the page
-    `meetings`: the collectives of the ranks"""
+    `collectives`: the collectives of the ranks"""
 
     kernel: str
     timelines: Sequence[Timeline]
@@ -150,7 +150,7 @@ class Shown:
     window: PageWindow | None = None
     world: World = ALONE
     outcome: PageOutcome | None = None
-    meetings: Sequence[CollectiveOperation] = ()
+    collectives: Sequence[CollectiveOperation] = ()
 
     @property
     def reported(self) -> Sequence[Finding]:
@@ -215,7 +215,7 @@ def document(
         "served": served,
         "opens": vars(opening) | {"file": texts.found(opening.file)},
         "error": errors[-1] if errors else None,
-        "meetings": [*map(_meeting, launches[0].meetings)] if len(launches) == 1 else [],
+        "meetings": [*map(_collective, launches[0].collectives)] if len(launches) == 1 else [],
         "sides": None,
         "first": _first(launches),
         "cores": cores,
@@ -230,11 +230,11 @@ def _first(launches: Sequence[Shown]) -> int:
     if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
         return 0
     (launch,) = launches
-    rank, _ = slowest(launch.timelines, launch.meetings)
+    rank, _ = slowest(launch.timelines, launch.collectives)
     return max(launch.world.cores_of(rank), key=lambda core: launch.timelines[core].total_ns)
 
 
-def _meeting(operation: CollectiveOperation) -> dict[str, Any]:
+def _collective(operation: CollectiveOperation) -> dict[str, Any]:
     """Return a collective with its times in nanoseconds."""
     return {
         "operation": operation.name,

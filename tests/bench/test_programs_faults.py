@@ -196,7 +196,7 @@ def test_a_function_of_the_language_that_reads_another_element_is_found(monkeypa
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_races_of_two_cores_are_held_to_bytes_and_meetings(monkeypatch, concurrent):
+def test_races_of_two_cores_are_held_to_bytes_and_synchronizations(monkeypatch, concurrent):
     """All instructions of two cores are in no order, or all are in some order."""
     monkeypatch.setattr(check_races.HappensBefore, "are_concurrent", lambda *given: concurrent)
     seeds = range(0, 4000, checks.HELD)

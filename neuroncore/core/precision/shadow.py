@@ -79,7 +79,7 @@ class Shadow:
         self.register_errors: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
         self.sent: Energy = {}
         self.received: Energy = {}
-        self.is_first = True  # the first core of its rank to continue after a meeting
+        self.is_first = True  # the first core of its rank to continue after a synchronization
         self._shared = SharedState(core, analysis)
         self._scattered: list[Written] = []
 

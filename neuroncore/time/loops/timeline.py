@@ -363,17 +363,17 @@ def _finish(
 ) -> None:
     """Set the time at which the result of instruction i is available, and wake the instructions
     that wait to know it. Do nothing before all partners of i have begun."""
-    meeting, other = times.done[i], work.partner[i]
+    sync, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:
             return
-        meeting, other = max(meeting, times.done[other]), work.partner[other]
+        sync, other = max(sync, times.done[other]), work.partner[other]
     if other >= 0:
-        meeting += core.semaphore_ns
-    times.end[i] = meeting + work.latency[work.kind[i]]
+        sync += core.semaphore_ns
+    times.end[i] = sync + work.latency[work.kind[i]]
     other = work.partner[i]
     while other >= 0 and other != i:
-        times.end[other] = meeting + work.latency[work.kind[other]]
+        times.end[other] = sync + work.latency[work.kind[other]]
         other = work.partner[other]
     while True:  # for the partners in the ring, and then for i
         other = work.partner[other] if other >= 0 else i

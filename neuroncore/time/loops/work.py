@@ -28,8 +28,8 @@ class Work(NamedTuple):
     first: Array
     needs: Array
     previous: Array
-    # the next instruction of the same meeting, in a ring over cores; -1 for none. It is found when
-    # the works of all cores are joined.
+    # the next instruction of the same synchronization, in a ring over cores; -1 for none. It is
+    # found when the works of all cores are joined.
     partner: Array
     busy: Array  # how long it occupies its queue; timing adds a slow PE and contention
     kind: Array

@@ -1,5 +1,5 @@
-"""Meetings: instructions at which cores of a launch wait for each other. Collectives are meetings
-too; their time depends on the instance on which the ranks run."""
+"""Synchronizations: instructions at which cores of a launch wait for each other. Collectives are
+synchronizations too; their time depends on the instance on which the ranks run."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ Array = npt.NDArray[Any]
 
 
 def partners(programs: Sequence[Program], at: Sequence[int], world: World) -> Array:
-    """Return, for each instruction of all cores, the next core's instruction at the same meeting;
-    -1 without a meeting. The first core follows the last.
+    """Return, for each instruction of all cores, the next core's instruction at the same
+    synchronization; -1 without a synchronization. The first core follows the last.
 
     `at`: core c has the instructions from at[c] to at[c + 1] - 1"""
     partner = np.full(at[-1], -1, np.int32)
-    for meeting in together(programs, world):
-        ring = [at[number] + instruction for number, instruction in meeting.items()]
+    for sync in together(programs, world):
+        ring = [at[number] + instruction for number, instruction in sync.items()]
         partner[ring] = np.roll(ring, -1)
     return partner
 
 
 def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
-    """Return every meeting of several cores, as a dict from each core to its instruction.
+    """Return every synchronization of several cores, as a dict from each core to its instruction.
 
-    The k-th meeting of a group consists of each core's k-th instruction that meets this group. It
-    is left out if a core's record ends before."""
-    meetings: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+    The k-th synchronization of a group consists of each core's k-th instruction that meets this
+    group. It is left out if a core's record ends before."""
+    syncs: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):
         members = {
             index: tuple(sorted(call.instruction.meets(call, world, number)))
@@ -53,11 +53,11 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
         column, met = program.columns().call, Counter[tuple[int, ...]]()
         for i in np.flatnonzero(np.isin(column, list(members))).tolist():
             group = members[column[i]]
-            meetings.setdefault((group, met[group]), {})[number] = i
+            syncs.setdefault((group, met[group]), {})[number] = i
             met[group] += 1
     return [
         instructions
-        for (group, _), instructions in meetings.items()
+        for (group, _), instructions in syncs.items()
         if len(instructions) == len(group) > 1
     ]
 
