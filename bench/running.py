@@ -24,7 +24,7 @@ from neuroncore.kernels import ch01_add, ch02_softmax
 
 import neuroncore
 from neuroncore.base.options import Options
-from neuroncore.replay import stretches
+from neuroncore.replay import batches
 
 TILE = 128
 STEPS = 1_000  # instructions of a loop
@@ -169,7 +169,7 @@ def reading_lines() -> Iterator[Line]:
     Times are multiples of the time of the run."""
     x = np.ones((128, 4), np.float32)
     run = neuroncore.run(steps, x)
-    stretches.load()  # without this, a new installation begins without compiled code
+    batches.load()  # without this, a new installation begins without compiled code
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "run")
         run.save(file)

@@ -48,7 +48,7 @@ from neuroncore.record import boxes, loops
 from neuroncore.record import program as instructions
 from neuroncore.record.program import Program as Instructions
 from neuroncore.record.program import Record
-from neuroncore.replay import cursor, execution, stretches
+from neuroncore.replay import batches, cursor, execution
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
@@ -60,7 +60,7 @@ LIMITED = 5  # one of 5 runs with small caches, and with loops for few elements
 SHARED = 5  # one of 5 has all products deferred and divided among threads
 # settings with which compiled code executes every row that it can execute
 EVERY_ROW = {"LEAST": 1, "START": 0, "SHARED": 0, "_are_long": np.any}
-IN_STRETCHES = {**EVERY_ROW, "are_worth": lambda rows: True}
+IN_BATCHES = {**EVERY_ROW, "are_worth": lambda rows: True}
 BACK = 4  # in one of 4, the replay goes back and then to the end again
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
 LOOPS = [(arithmetic, {"WORTH": 1})]  # then a sum of two NaNs may have the bits of either one
@@ -248,7 +248,7 @@ def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay | None
     snapshots than usual. Otherwise compiled code executes every row that it can."""
     with (
         _changed(cursor, APART=2 if back else cursor.APART),
-        _changed(stretches, **IN_STRETCHES),
+        _changed(batches, **IN_BATCHES),
     ):
         replay = Replay(record, given or None, **({} if back else {"snapshots": 0}))
         try:

@@ -86,7 +86,7 @@ about the hardware are in three places, and all other code reads these facts:
 * **The replay** (`replay/cursor.py`) executes a record again, with the same functions but without
   the kernel. A replay may have other inputs, or inspect tiles before and after any instruction. A
   Run may list its steps (`clause/alu.py`), which are the loops that it calls. Consecutive
-  instructions with steps are executed by one call of compiled code (`replay/stretches.py`), with
+  instructions with steps are executed by one call of compiled code (`replay/batches.py`), with
   the same loops.
 * **The compiled program** (`time/compiled.py`) is the record with the changes that the device's
   compiler would make, as far as they are known. The compiler leaves out repeated loads and

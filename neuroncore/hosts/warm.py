@@ -14,7 +14,7 @@ from neuroncore.frontend import alias
 from neuroncore.hosts.api import Run, run
 from neuroncore.numerics.formats import bfloat16, float32
 from neuroncore.record import saved
-from neuroncore.replay import stretches
+from neuroncore.replay import batches
 from neuroncore.report import loops
 
 # Modules that Python, numpy and neuroncore import only when they first need them. Such an import
@@ -45,7 +45,7 @@ def warm(target: str = "trn2") -> None:
             finished_run.replay()
             _ = finished_run.estimate, finished_run.findings, finished_run.summary
         _refused(target)
-    stretches.load()
+    batches.load()
     loops.distance(np.ones(1, np.float32), np.ones(1, np.float32))
 
 

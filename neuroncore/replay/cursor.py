@@ -21,7 +21,7 @@ from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.program import Record
-from neuroncore.replay import stretches
+from neuroncore.replay import batches
 from neuroncore.replay.execution import Execution, Syncs, Waits
 from neuroncore.replay.tensors import (
     Content,
@@ -283,11 +283,11 @@ class Replay:
             self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step
         execution = self.executions[0]
-        in_stretches = not self.room and stretches.are_worth(end - self.step)
+        in_batches = not self.room and batches.are_worth(end - self.step)
         with on(self.cores[0]):
             try:
                 while execution.row < end:
-                    if in_stretches:
+                    if in_batches:
                         execution.advance(end)
                     else:
                         execution.step()

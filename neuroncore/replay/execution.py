@@ -26,7 +26,7 @@ from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.inputs import Leaf, RegisterId, leaves, values_of
 from neuroncore.record.program import Program
 from neuroncore.record.rows import Registers
-from neuroncore.replay.stretches import Stretches, StretchesOnCore
+from neuroncore.replay.batches import Batches, BatchesOnCore
 from neuroncore.replay.tensors import Tensors, last_uses
 
 
@@ -121,8 +121,8 @@ class _Tables:
         # to use. A number w >= 0 means window w, and -1 - w means the storage of window w.
         self.ends = np.concatenate([window, storage])[order].tolist(), last_used.tolist()
         self.kept = {leaf.storage for leaf in leaves(program.data.results)}
-        # the stretches of the last replay, and the settings on which they depend
-        self.planned: tuple[Any, Stretches] | None = None
+        # the batches of the last replay, and the settings on which they depend
+        self.planned: tuple[Any, Batches] | None = None
 
 
 class Execution:
@@ -188,22 +188,22 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row, or all rows of a stretch, which compiled code executes in one call.
+        """Execute the next row, or all rows of a batch, which compiled code executes in one call.
         Do not go beyond row `end`."""
         first = self.row
-        stretch_end = self.stretches.ends.get(first, end + 1)
-        if stretch_end > end or not self.stretches.run(first, self.tensors):
+        batch_end = self.batches.ends.get(first, end + 1)
+        if batch_end > end or not self.batches.run(first, self.tensors):
             self.step()
             return
-        self.row = stretch_end
+        self.row = batch_end
         self._tiles = {
-            w: t for w, t in self._tiles.items() if self._tables.window_ends[w] >= stretch_end
+            w: t for w, t in self._tiles.items() if self._tables.window_ends[w] >= batch_end
         }
-        self._ended = bisect_left(self._tables.ends[0], stretch_end)
+        self._ended = bisect_left(self._tables.ends[0], batch_end)
 
     @cached_property
-    def stretches(self) -> StretchesOnCore:
-        """The program's stretches (rows that compiled code executes), with memory for this
+    def batches(self) -> BatchesOnCore:
+        """The program's batches (rows that compiled code executes), with memory for this
         execution. They are found again if the settings have changed."""
         core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
@@ -211,8 +211,8 @@ class Execution:
         if tables.planned is None or tables.planned[0] != key:
             rows, alone = (tables.rows, tables.begins), [*tables.begun, *tables.branches]
             on_what = self.program, rows, self.plans, tables.values, core
-            tables.planned = key, Stretches(*on_what, contents=contents, kept=kept, alone=alone)
-        return StretchesOnCore(tables.planned[1], core)
+            tables.planned = key, Batches(*on_what, contents=contents, kept=kept, alone=alone)
+        return BatchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
         """Raise OtherPath if the kernel branches before the next row on a register whose value

@@ -9,7 +9,7 @@ from precise import copied, loaded, stored
 
 import neuroncore
 from neuroncore.base.errors import OutOfBoundsError, UsageError
-from neuroncore.replay import cursor, stretches
+from neuroncore.replay import batches, cursor
 from neuroncore.replay.execution import OtherPath
 
 RNG = np.random.default_rng(5)
@@ -200,7 +200,7 @@ def decided_at_the_end(x, turns):
 
 
 def test_a_branch_after_the_last_instruction_is_checked(monkeypatch):
-    monkeypatch.setattr(stretches, "are_worth", lambda rows: True)
+    monkeypatch.setattr(batches, "are_worth", lambda rows: True)
     run = neuroncore.run(decided_at_the_end, X, COUNT, target="trn2")
     np.testing.assert_array_equal(run.replay(), run.results)
     with pytest.raises(OtherPath):

@@ -1,9 +1,9 @@
-"""Stretches: consecutive rows of a program that compiled code executes in one call.
+"""Batches: consecutive rows of a program that compiled code executes in one call.
 
 A row is one instruction. A Call is a distinct instruction, which equal rows share, and its Run is
-the function that executes it. A row may be in a stretch if compiled code can execute the steps of
+the function that executes it. A row may be in a batch if compiled code can execute the steps of
 its Run (its template, `neuroncore.replay.templates`), and if it can't cause an error, a finding or
-a branch. The tensors that only one stretch uses are in one block of memory."""
+a branch. The tensors that only one batch uses are in one block of memory."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ else:
     loops = Lazy("neuroncore.replay.loops")
 
 LEAST = 4  # a template is only made for at least this many rows
-FEWEST = 100  # stretches are only used if at least this many rows are executed
-# To start a stretch takes as long as to execute START rows one by one, and SHARED rows more for
-# each tensor that the stretch shares with other rows.
+FEWEST = 100  # batches are only used if at least this many rows are executed
+# To start a batch takes as long as to execute START rows one by one, and SHARED rows more for
+# each tensor that the batch shares with other rows.
 START, SHARED = 4.0, 0.75
-LONG = 10  # with this many rows, a typical stretch is faster than single rows
+LONG = 10  # with this many rows, a typical batch is faster than single rows
 
 
 def are_worth(rows: int) -> bool:
@@ -52,7 +52,7 @@ def are_worth(rows: int) -> bool:
 
 
 def load() -> None:
-    """Compile the code that executes stretches, or load code that was compiled before."""
+    """Compile the code that executes batches, or load code that was compiled before."""
     none, steps = np.empty(0, np.int64), np.empty((0, loops.WIDTH), np.int64)
     columns = {**dict.fromkeys(loops.Table._fields, none), "steps": steps}
     loops.execute(loops.Table(**columns), 0, 0)
@@ -60,11 +60,11 @@ def load() -> None:
 
 
 class Shared(NamedTuple):
-    """A tensor that a stretch shares with other rows.
+    """A tensor that a batch shares with other rows.
 
-    `storage`: its position in `Stretches.numbers`
-    `writes`, `first`: the number of writes, and the first one's position in `Stretches.written`
-    `doubtful`: whether the stretch reads elements that may be unwritten"""
+    `storage`: its position in `Batches.numbers`
+    `writes`, `first`: the number of writes, and the first one's position in `Batches.written`
+    `doubtful`: whether the batch reads elements that may be unwritten"""
 
     storage: int
     writes: int
@@ -85,13 +85,13 @@ class Uses(NamedTuple):
     after_parts: Array
 
 
-class Stretches:
-    """The stretches of a program, shared by all its replays (`StretchesOnCore`).
+class Batches:
+    """The batches of a program, shared by all its replays (`BatchesOnCore`).
 
-    `ends`: maps the first row of each stretch to the row after it
+    `ends`: maps the first row of each batch to the row after it
     `contents`: the storages with contents before the first row
     `kept`: the storages of results
-    `alone`: the rows that must not be in a stretch"""
+    `alone`: the rows that must not be in a batch"""
 
     def __init__(
         self,
@@ -201,27 +201,27 @@ class Stretches:
         other &= self._of_operand == self._storage[result][self._row]
         self._template[self._row[other]] = -1
 
-    # --- stretches of rows -----------------------------------------------------------------------
+    # --- batches of rows -----------------------------------------------------------------------
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
-        """Find the stretches, and the tensors that they share with other rows."""
+        """Find the batches, and the tensors that they share with other rows."""
         uses, geometries = self._uses(), self.geometries
         self.last_rows = uses.last_row.tolist()
         of_storage = self.geometry[self._window].tolist()
         layouts = [geometries[geometry].layout for geometry in of_storage]
         self.place_of = [*zip(self.numbers.tolist(), layouts, strict=True)]
-        # Tensors with elements that may be unwritten. A stretch checks for such elements only when
-        # it starts. So if a part of such a tensor is written, the next read begins a new stretch.
+        # Tensors with elements that may be unwritten. A batch checks for such elements only when
+        # it starts. So if a part of such a tensor is written, the next read begins a new batch.
         self._doubtful = ~(uses.starts_full | np.isin(self.numbers, [*contents]))
         after = uses.after_parts
-        stretch = self._split(self._row[after[self._doubtful[self._of_operand[after]]]])
+        batch = self._split(self._row[after[self._doubtful[self._of_operand[after]]]])
         on_chip = np.array([g.layout.on_chip for g in geometries], np.bool_)
         local = on_chip[self.geometry[self._window]] & ~np.isin(self.numbers, [*kept])
-        local &= uses.starts_full & (stretch[uses.last_row] >= 0)
-        local &= stretch[uses.first_row] == stretch[uses.last_row]
+        local &= uses.starts_full & (batch[uses.last_row] >= 0)
+        local &= batch[uses.first_row] == batch[uses.last_row]
         self.base, self.local = np.zeros(len(self.numbers), np.int64), np.flatnonzero(local)
         self._place(uses)
-        self._share(stretch[self._row], ~local[self._of_operand])
+        self._share(batch[self._row], ~local[self._of_operand])
         self.table = loops.Table(
             rows=self._rows,
             begins=self._begins,
@@ -250,21 +250,21 @@ class Stretches:
         )
 
     def _split(self, cuts: Array) -> Array:
-        """Divide the rows into stretches that end before the rows `cuts`, and set `ends`. Return
-        the first row of each row's stretch; -1 for none."""
+        """Divide the rows into batches that end before the rows `cuts`, and set `ends`. Return
+        the first row of each row's batch; -1 for none."""
         inside, cut = self._template >= 0, np.zeros(len(self._call), np.bool_)
         cut[cuts] = True
         begins = inside & (cut | ~np.append(False, inside[:-1]))
         first = np.flatnonzero(begins)
         length = np.bincount(np.cumsum(begins)[inside] - 1, minlength=len(first))
-        stretch, chosen = np.full(len(inside), -1, np.int64), length > START
-        stretch[inside] = np.repeat(np.where(chosen, first, -1), length)
+        batch, chosen = np.full(len(inside), -1, np.int64), length > START
+        batch[inside] = np.repeat(np.where(chosen, first, -1), length)
         ends = first[chosen] + length[chosen]
         self.ends = dict(zip(first[chosen].tolist(), ends.tolist(), strict=True))
-        return stretch
+        return batch
 
     def _place(self, uses: Uses) -> None:
-        """Choose positions in one block of memory for tensors that only one stretch uses."""
+        """Choose positions in one block of memory for tensors that only one batch uses."""
         self.total = 0  # bytes of the block
         local = self.local[np.argsort(uses.first_row[self.local], kind="stable")]
         if not len(local):
@@ -278,28 +278,28 @@ class Stretches:
         self.total = loops.place(first, last, by_last, kind.reshape(-1), size, at)
         self.base[local] = at
 
-    def _share(self, stretch: Array, shared: Array) -> None:
-        """List the shared tensors of each stretch. Remove a stretch that would be slower than
+    def _share(self, batch: Array, shared: Array) -> None:
+        """List the shared tensors of each batch. Remove a batch that would be slower than
         single rows.
 
-        `stretch`: the first row of each operand's stretch; -1 for none
+        `batch`: the first row of each operand's batch; -1 for none
         `shared`: flags operands on shared tensors"""
-        used = np.flatnonzero(shared & (stretch >= 0))
-        used = used[np.lexsort((self._of_operand[used], stretch[used]))]
-        storage, of_stretch = self._of_operand[used], stretch[used]
+        used = np.flatnonzero(shared & (batch >= 0))
+        used = used[np.lexsort((self._of_operand[used], batch[used]))]
+        storage, of_batch = self._of_operand[used], batch[used]
         begins = np.flatnonzero(
-            np.append(True, (np.diff(storage) != 0) | (np.diff(of_stretch) != 0))[: len(used)]
+            np.append(True, (np.diff(storage) != 0) | (np.diff(of_batch) != 0))[: len(used)]
         )
         read = self._is_read[used]
         self.written = self._operands[used[~read]].tolist()
         writes = np.add.reduceat(~read, begins, dtype=np.int64) if len(begins) else begins
-        storage, of_stretch = storage[begins], of_stretch[begins]
+        storage, of_batch = storage[begins], of_batch[begins]
         reads = np.diff(np.append(begins, len(used))) - writes
         doubtful = self._doubtful[storage] & (reads > 0) & ~self._fills[used[begins]]
         columns = storage, writes, np.cumsum(writes) - writes, doubtful
         listed = [*map(Shared, *(column.tolist() for column in columns))]
         firsts = np.array([*self.ends], np.int64)
-        begin, end = (np.searchsorted(of_stretch, firsts, side) for side in ("left", "right"))
+        begin, end = (np.searchsorted(of_batch, firsts, side) for side in ("left", "right"))
         lengths = np.array([*self.ends.values()], np.int64) - firsts
         worth = lengths > START + SHARED * (end - begin)
         bounds = zip(begin[worth].tolist(), end[worth].tolist(), strict=True)
@@ -310,30 +310,30 @@ class Stretches:
     # --- executing -------------------------------------------------------------------------------
 
 
-class StretchesOnCore:
-    """Executes the stretches of a program on the core of one replay, with separate memory."""
+class BatchesOnCore:
+    """Executes the batches of a program on the core of one replay, with separate memory."""
 
-    def __init__(self, stretches: Stretches, core: Core) -> None:
-        self._stretches, self._core = stretches, core
-        self.ends = stretches.ends
+    def __init__(self, batches: Batches, core: Core) -> None:
+        self._batches, self._core = batches, core
+        self.ends = batches.ends
         if not self.ends:
             return
-        fixed, self._memory = stretches.templates.memory()
-        self._base, block = stretches.base.copy(), buffers.fresh(stretches.total)
-        self._base[stretches.local] += _address(block)
+        fixed, self._memory = batches.templates.memory()
+        self._base, block = batches.base.copy(), buffers.fresh(batches.total)
+        self._base[batches.local] += _address(block)
         self._memory.append(block)
-        self._table = stretches.table._replace(base=self._base, fixed=fixed)
+        self._table = batches.table._replace(base=self._base, fixed=fixed)
 
     def run(self, first: int, tensors: Tensors) -> bool:
-        """Execute the stretch that begins with row `first`. Return False, without executing
+        """Execute the batch that begins with row `first`. Return False, without executing
         anything, if only `Execution.step` can execute one of its rows."""
-        core, stretches = self._core, self._stretches
-        shared = stretches.shared[first]
+        core, batches = self._core, self._batches
+        shared = batches.shared[first]
         if core.undefined is not None or core.watch is not None or core.shadow is not None:
             return False
         storages = []
         for each in shared:
-            number, layout = stretches.place_of[each.storage]
+            number, layout = batches.place_of[each.storage]
             storage = tensors.get(core, number, layout).storage
             if each.doubtful and storage.gaps is not None:
                 return False
@@ -345,20 +345,20 @@ class StretchesOnCore:
         for each, storage in zip(shared, storages, strict=True):
             if each.writes:
                 self._note_writes(each, storage)
-            if storage.on_chip and stretches.last_rows[each.storage] < end:
-                tensors.free(stretches.place_of[each.storage][0])
+            if storage.on_chip and batches.last_rows[each.storage] < end:
+                tensors.free(batches.place_of[each.storage][0])
         return True
 
     def _note_writes(self, each: Shared, storage: Storage) -> None:
-        """Record in `storage` that a stretch has written to this tensor."""
+        """Record in `storage` that a batch has written to this tensor."""
         storage.version += each.writes
-        stretches = self._stretches
+        batches = self._batches
         psum = storage.region is MemoryRegion.psum
         if not psum and storage.gaps is None:
             return
-        for window in dict.fromkeys(stretches.written[each.first : each.first + each.writes]):
-            geometry = stretches.geometries[stretches.geometry[window]]
-            tile = Tile(storage, geometry, int(stretches.offset[window]))
+        for window in dict.fromkeys(batches.written[each.first : each.first + each.writes]):
+            geometry = batches.geometries[batches.geometry[window]]
+            tile = Tile(storage, geometry, int(batches.offset[window]))
             tile.mark_written()
             if psum:
                 tile.mark_other_engine(True)

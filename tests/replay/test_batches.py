@@ -14,7 +14,7 @@ from precise import empty, loaded, stored
 import neuroncore
 from neuroncore.base.errors import OutOfBoundsError
 from neuroncore.base.options import Options
-from neuroncore.replay import loops, stretches
+from neuroncore.replay import batches, loops
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import OtherPath
 
@@ -27,17 +27,17 @@ TYPES = nl.float32, nl.bfloat16, nl.float8_e4m3, nl.float16, nl.int32, nl.uint8
 @pytest.fixture
 def executed(monkeypatch):
     """Let compiled code execute every row that it can; the numbers of rows of its calls."""
-    counts, run = [], stretches.StretchesOnCore.run
+    counts, run = [], batches.BatchesOnCore.run
 
     def counted(self, first, tensors):
         done = run(self, first, tensors)
         counts.append(self.ends[first] - first if done else 0)
         return done
 
-    monkeypatch.setattr(stretches, "are_worth", lambda rows: True)
+    monkeypatch.setattr(batches, "are_worth", lambda rows: True)
     for name, value in (("LEAST", 1), ("_are_long", np.any), ("START", 0), ("SHARED", 0)):
-        monkeypatch.setattr(stretches, name, value)
-    monkeypatch.setattr(stretches.StretchesOnCore, "run", counted)
+        monkeypatch.setattr(batches, name, value)
+    monkeypatch.setattr(batches.BatchesOnCore, "run", counted)
     return counts
 
 
@@ -160,7 +160,7 @@ def test_folds_have_the_bits_of_the_run(executed, dtype):
 
 @nki.jit
 def chains(x):
-    """Tiles that live in one stretch, across a product, and to the end; a tile that is read where
+    """Tiles that live in one batch, across a product, and to the end; a tile that is read where
     nothing was written; results in pieces, of which one is missing."""
     out = nl.ndarray((128, 24), nl.float32, buffer=nl.shared_hbm)
     kept = loaded(x)
@@ -179,13 +179,13 @@ def chains(x):
     return out
 
 
-def test_tiles_across_stretches_and_reads_of_unwritten_memory(executed, monkeypatch):
+def test_tiles_across_batches_and_reads_of_unwritten_memory(executed, monkeypatch):
     x = RNG.standard_normal((128, 128)).astype(np.float32)
     run = assert_same_bits(chains, (x,), (x + 1,))
     assert 0 < sum(executed) < len(run.record.programs[0])
     found = []
     for worth in (True, False):
-        monkeypatch.setattr(stretches, "are_worth", lambda rows, worth=worth: worth)
+        monkeypatch.setattr(batches, "are_worth", lambda rows, worth=worth: worth)
         replay = run.steps(snapshots=0)
         values = replay.results()
         states = [
@@ -196,7 +196,7 @@ def test_tiles_across_stretches_and_reads_of_unwritten_memory(executed, monkeypa
     assert found[0][1]
 
 
-def test_a_replay_may_stop_and_go_back_inside_a_stretch(executed):
+def test_a_replay_may_stop_and_go_back_inside_a_batch(executed):
     x, y = drawn((16, 4)), drawn((16, 4))
     run = neuroncore.run(elementwise, x, y, nl.float32, target="trn2")
     replay = run.steps(snapshots=0)
@@ -222,7 +222,7 @@ def row_after_steps(x, index):
     return stored(row)
 
 
-def test_an_error_between_stretches_has_its_line(executed):
+def test_an_error_between_batches_has_its_line(executed):
     x = drawn((8, 4))
     run = neuroncore.run(row_after_steps, x, np.array([[3]], np.int32), target="trn2")
     np.testing.assert_array_equal(run.replay(x, np.array([[5]], np.int32)), x[5:6] * 64)
@@ -243,11 +243,11 @@ def turns_of_a_register(x, count):
     return stored(made)
 
 
-def test_replays_of_one_record_share_its_stretches_but_no_memory(executed, monkeypatch):
+def test_replays_of_one_record_share_its_batches_but_no_memory(executed, monkeypatch):
     """Replays of several records take turns, each on other inputs."""
-    built, init = [], stretches.Stretches.__init__
+    built, init = [], batches.Batches.__init__
     monkeypatch.setattr(
-        stretches.Stretches, "__init__", lambda *a, **k: (built.append(a), init(*a, **k))[1]
+        batches.Batches, "__init__", lambda *a, **k: (built.append(a), init(*a, **k))[1]
     )
     replays = []
     for shape in ((16, 4), (3, 7), (128, 1), (1, 33)):
@@ -264,7 +264,7 @@ def test_replays_of_one_record_share_its_stretches_but_no_memory(executed, monke
     assert len(built) == 4 and sum(executed) > 100
 
 
-def test_other_options_and_other_results_have_other_stretches(executed):
+def test_other_options_and_other_results_have_other_batches(executed):
     """The same programs in another record: there maximum returns the number if the other operand
     is NaN, as `Options.nan_minmax` says."""
     x, y = drawn((16, 40)), drawn((16, 40))
@@ -292,7 +292,7 @@ def test_a_replay_that_takes_another_path_does_not_change_the_next_one(executed)
     assert executed
 
 
-def test_tensors_of_a_stretch_never_share_memory_while_both_are_used():
+def test_tensors_of_a_batch_never_share_memory_while_both_are_used():
     for seed in range(20):
         rng = np.random.default_rng(seed)
         count, size = 60, np.array([64, 192])
