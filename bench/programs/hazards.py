@@ -13,8 +13,8 @@ import numpy as np
 from bench.programs.views import Array
 from neuroncore.memory.register import OPERATIONS
 from neuroncore.plain.memory import Operand, PlainTensor
+from neuroncore.record.instructions import Instructions, Recorded
 from neuroncore.record.program import Program
-from neuroncore.record.rows import Row, Rows
 from neuroncore.time.timeline import Timeline
 
 
@@ -58,7 +58,12 @@ class Uses:
         self._memories: list[Array] = []  # kept alive, because their ids are used
 
     def note(
-        self, core: int, number: int, row: Row, given: Mapping[str, Any], indices: Sequence[Operand]
+        self,
+        core: int,
+        number: int,
+        row: Recorded,
+        given: Mapping[str, Any],
+        indices: Sequence[Operand],
     ) -> None:
         """Add the operands of an instruction that the plain reading has executed."""
         call = row.call
@@ -128,7 +133,7 @@ def decisions(program: Program) -> Array:
         for load in loads(register)
         for later in range(row, len(program))
     }
-    rows = Rows(program) if len(program.data.places) else ()
+    rows = Instructions(program) if len(program.data.places) else ()
     for number in range(len(rows)):
         offsets = (register for one in rows[number].offsets for register in loads(one.number))
         pairs |= {(load, number) for load in offsets}

@@ -11,7 +11,7 @@ import numpy as np
 from bench.programs.views import Array
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.plain.memory import ALL_SET, Operand, PlainTensor, viewed
-from neuroncore.record.rows import Row
+from neuroncore.record.instructions import Recorded
 
 EACH = ("activation", "memset", "tensor_copy", "tensor_scalar", "tensor_tensor", "dma_copy")
 """Instructions that write each element of a result, computed from those at the same place."""
@@ -45,7 +45,7 @@ class Origins:
         self._registers: set[engine] = set()
         self.reported: bool | None = False
 
-    def note(self, row: Row, given: Mapping[str, Any]) -> None:
+    def note(self, row: Recorded, given: Mapping[str, Any]) -> None:
         """Add an instruction that the plain reading has executed."""
         call, name = row.call, row.call.instruction.name
         written, read = (
@@ -72,14 +72,14 @@ class Origins:
         for operand in written:
             self._write(operand, depends, certain, whole=followed)
 
-    def _may_pick(self, row: Row) -> bool:
+    def _may_pick(self, row: Recorded) -> bool:
         """Return whether a run-time index of an instruction may select bytes that depend on
         uninitialized memory."""
         return bool(row.call.dynamic) and any(
             one.depends and one.computed.any() for one in self._memories.values()
         )
 
-    def _adds_up(self, row: Row) -> bool:
+    def _adds_up(self, row: Recorded) -> bool:
         """Return whether an instruction adds to accumulator registers that may depend on
         uninitialized memory."""
         command = row.call.arguments.get("reduce_cmd")

@@ -10,8 +10,8 @@ import numpy as np
 
 from bench.programs.views import Array
 from neuroncore.plain.memory import Operand
+from neuroncore.record.instructions import Recorded
 from neuroncore.record.program import Record
-from neuroncore.record.rows import Row
 from neuroncore.replay.cursor import Replay
 
 MOST = 6  # operands that are compared
@@ -25,7 +25,7 @@ class Shown:
         self._random, self._share = Random(steps), MOST / max(1, steps)
         self.codes: dict[Place, Array] = {}
 
-    def note(self, core: int, number: int, row: Row, given: Mapping[str, Any]) -> None:
+    def note(self, core: int, number: int, row: Recorded, given: Mapping[str, Any]) -> None:
         """Note the results of an instruction, if the instruction is randomly drawn."""
         if row.call.dynamic or self._random.random() > self._share:
             return

@@ -1,9 +1,9 @@
 """Replays of a record in other orders that the device may choose: orders of the cores, and of the
 iterations of a parallel loop.
 
-A row is the number of an instruction in its core's program. A storage is the memory of one tensor.
-A step is one instruction in a replay of all cores. A race is a pair of accesses to the same bytes
-whose order is undefined (`checks.races`)."""
+Instructions are given by their numbers in the core's program. A storage is the memory of one
+tensor. A step is one instruction in a replay of all cores. A race is a pair of accesses to the same
+bytes whose order is undefined (`checks.races`)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SYNC, REGISTERS = -1, -2  # resources that iterations share, other than storages
 
 @dataclass(frozen=True)
 class _Loop:
-    """One run of a parallel loop: for each iteration, its rows and its inner loops in program
-    order."""
+    """One run of a parallel loop: for each iteration, its instructions and its inner loops in
+    program order."""
 
     number: int
     iterations: list[list[int | _Loop]] = field(default_factory=list)
@@ -52,8 +52,8 @@ class Permutations:
     program: Program
 
     def rows(self, seed: int) -> Array:
-        """Return the program's rows with the iterations of each loop reversed (seed 0) or in random
-        order.
+        """Return the program's instructions with the iterations of each loop reversed (seed 0) or
+        in random order.
 
         If iterations share resources, only the parts before the first such use are reordered. The
         second parts run afterwards, in program order. If the loop also uses tensors at addresses
@@ -84,8 +84,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """The rows and outermost parallel loops of the program. If it has registers, there are no
-        loops, because registers decide which rows exist."""
+        """The instructions and outermost parallel loops of the program. If it has registers, there
+        are no loops, because registers decide which instructions exist."""
         marks = self.program.data.marks().tolist()
         top: Items = []
         around, last = [top], 0
@@ -126,13 +126,14 @@ class Permutations:
         return {resource for resource, count in counts.items() if count > 1}
 
     def _until(self, rows: Rows, shared: set[int]) -> int:
-        """Return how many rows of an iteration precede its first use of a shared resource."""
+        """Return how many instructions of an iteration precede its first use of a shared
+        resource."""
         uses = (k for k, row in enumerate(rows) if shared & self._sharing.get(row, set()))
         return next(uses, len(rows))
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """The resources of each row that iterations may share, as integers:
+        """The resources of each instruction that iterations may share, as integers:
 
         * the numbers of storages that are declared as shared;
         * SYNC, for instructions that wait for other cores;
@@ -152,7 +153,7 @@ class Permutations:
 
     @cached_property
     def _placed(self) -> frozenset[int]:
-        """The rows that use tensors at addresses that the kernel specifies."""
+        """The instructions that use tensors at addresses that the kernel specifies."""
         numbers = np.unique(self._storage).tolist()
         placed = [number for number in numbers if self.program.area(number).placed]
         return frozenset(self._uses.user[np.isin(self._storage, placed)].tolist())
@@ -174,7 +175,7 @@ class Permutations:
 
 def _begun(around: Items, number: int) -> Items:
     """Begin an iteration of loop `number` at the end of `around`, and return the empty list for its
-    rows. It continues the last item if that is the same loop."""
+    instructions. It continues the last item if that is the same loop."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)
@@ -200,7 +201,7 @@ def _rows(items: Items) -> Iterator[int]:
 
 
 def _positions(rows: Array) -> Array:
-    """Return an array with the position of each row in `rows`."""
+    """Return an array with the position of each instruction in `rows`."""
     at = np.empty(len(rows), np.int64)
     at[rows] = np.arange(len(rows))
     return at

@@ -310,10 +310,10 @@ NOWHERE = -1  # in no loop
 
 @dataclass(frozen=True, eq=False)
 class Nesting:
-    """The parallel loops around each instruction (row). A span is a range of rows without begins or
-    ends of loops and iterations.
+    """The parallel loops around each instruction. A span is a range of instructions without begins
+    or ends of loops and iterations.
 
-    `begins`: span k begins with row begins[k]
+    `begins`: span k begins with instruction begins[k]
     `loops`: the loops around span k, the outermost first, and then NOWHERE
     `values`: the values of these loops' variables"""
 
@@ -323,8 +323,8 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Return the nesting of `Data.iterations`: rows [row, loop, value] where an iteration
-        begins, and [row, ~loop, 0] where a loop ends."""
+        """Return the nesting of `Data.iterations`: instructions [instruction, loop, value] where an
+        iteration begins, and [instruction, ~loop, 0] where a loop ends."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
@@ -341,22 +341,23 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, first: Array, second: Array) -> Array:
-        """Return flags (pairs, depths): whether rows first[k] and second[k] are in different
-        iterations of one loop at this depth."""
+        """Return flags (pairs, depths): whether instructions first[k] and second[k] are in
+        different iterations of one loop at this depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])
         return different
 
     def share(self, first: Array, second: Array) -> Array:
-        """Return whether one parallel loop contains rows first[k] and second[k], at one depth."""
+        """Return whether one parallel loop contains instructions first[k] and second[k], at one
+        depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         shared: Array = inside.any(axis=1)
         return shared
 
     def value(self, row: int, depth: int) -> int:
-        """Return the loop variable at `depth` for a row; depth 0 is the outermost loop."""
+        """Return the loop variable at `depth` for an instruction; depth 0 is the outermost loop."""
         return int(self.values[np.searchsorted(self.begins, row, "right") - 1, depth])
 
 
@@ -394,7 +395,8 @@ def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
 
 
 def _nesting(uses: Uses) -> Nesting | None:
-    """Return the parallel loops around the rows of a program; None if it has no parallel loops."""
+    """Return the parallel loops around the instructions of a program; None if it has no parallel
+    loops."""
     marks = uses.program.data.marks()
     return Nesting.of(marks) if len(marks) else None
 

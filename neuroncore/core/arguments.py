@@ -1,11 +1,9 @@
-"""Rebuild the arguments of an instruction from its row in a record.
-
-A record contains one row for each executed instruction. Replays execute instructions with the
+"""Rebuild the arguments of an instruction from its record. Replays execute instructions with the
 rebuilt arguments. Loops of the older API also use them, to repeat the instructions of an earlier
 iteration (`known_iterations`).
 
-A Call is a use of an instruction without its data (`neuroncore.clause.instruction`). Many rows may
-have the same Call."""
+A Call is a use of an instruction without its data (`neuroncore.clause.instruction`). Many
+instructions may have the same Call."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ from neuroncore.memory.geometry import View
 
 
 class ArgumentPlan(NamedTuple):
-    """How to rebuild the arguments of a Call from a row of the record.
+    """How to rebuild the arguments of a Call from a recorded instruction.
 
     `constants`: for each parameter, its constant argument or None. Then, for each of
     `Instruction.open_operands`, whether it is a tile.
-    `tiles`: pairs (position of a parameter, position of its tile in the row)
-    `lists`: pairs (position of a parameter, positions of its tiles in the row)
+    `tiles`: pairs (position of a parameter, position of its tile in the record)
+    `lists`: pairs (position of a parameter, positions of its tiles in the record)
     `values`: pairs (position of a parameter, position in `Instruction.values`)"""
 
     call: Call
@@ -35,7 +33,7 @@ class ArgumentPlan(NamedTuple):
     tiles: list[tuple[int, int]]
     lists: list[tuple[int, list[int]]]
     values: list[tuple[int, int]]
-    operands: dict[str, int]  # by name: the operand's position in the row
+    operands: dict[str, int]  # by name: the operand's position in the record
     loads: int  # the position of the parameter for a register that is written; -1 if there is none
     nbytes: int  # bytes of all results
 

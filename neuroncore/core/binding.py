@@ -255,7 +255,7 @@ class Offsets:
     picks: bool  # whether an index chooses elements of an operand
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
-        """Scatter the instruction's results, record the instruction, and return its row.
+        """Scatter the instruction's results, record the instruction, and return its number.
 
         `values`: the instruction's numbers and registers, each followed by its type
             (`record.inputs`). The registers of its offsets are appended."""

@@ -144,7 +144,7 @@ class Core:
         self.shadow: ShadowOfCore | None = None
         self.watch: Watching | None = None
         # the current place in the user's code: a frontend sets it while it stays the same, and a
-        # replay sets it for each row
+        # replay sets it for each instruction
         self.site: Born = None
         # by site of a loop that the device runs: for each execution, the number of its iterations
         self.iterations: dict[Born, list[int]] = {}
@@ -337,13 +337,12 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
-        """Record an instruction with run-time offsets, and return its row.
+        """Record an instruction with run-time offsets, and return its number. Return -1 without a
+        record, and the last number if the record is full.
 
-        Return -1 without a record, and the last row if the record is full.
-
-        `tiles`: the operands of `call.reads`, `call.indices` and `call.writes`
-        `values`: the instruction's numbers and registers, each followed by its type
-            (`record.inputs`)"""
+                `tiles`: the operands of `call.reads`, `call.indices` and `call.writes`
+                `values`: the instruction's numbers and registers, each followed by its type
+                    (`record.inputs`)"""
         program = self.program
         if program is None:
             return -1
@@ -355,7 +354,7 @@ class Core:
         return program.append(call.pack(self.line(frame), ~call.index, *windows, number))
 
     def leave_row_out(self) -> int:
-        """Count an instruction that does not fit into the record, and return the last row."""
+        """Count an instruction that does not fit into the record, and return the last number."""
         assert self.program is not None
         if not self.program.left_out:
             self.report("RECORD_LIMIT", self.program.ending)
@@ -364,15 +363,15 @@ class Core:
 
     @property
     def last_row(self) -> int:
-        """The record's row for the last instruction; -1 if there is none."""
+        """The number of the last instruction in the record; -1 if there is none."""
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
         """Return the record's number for the line of user code that led to a frame.
 
         The number is cached in `lines`. It is not cached for frames of neuroncore, where many lines
-        of user code lead, and for records with a stack for each row. `births`: whether memory is
-        allocated."""
+        of user code lead, and for records with a stack for each instruction. `births`: whether
+        memory is allocated."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row

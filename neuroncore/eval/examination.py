@@ -23,8 +23,8 @@ from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import OPERATIONS
 from neuroncore.record import saved
 from neuroncore.record.inputs import Data, leaves
+from neuroncore.record.instructions import Instructions
 from neuroncore.record.program import Program, Record
-from neuroncore.record.rows import Rows
 from neuroncore.replay.tensors import written_storages
 
 Array = npt.NDArray[Any]
@@ -123,7 +123,7 @@ def waits_for_registers(program: Program) -> bool:
     if (np.maximum.accumulate(deciding)[:-1] > program.decided()).any():
         return False
     dynamic = [n for n, call in enumerate(program.calls) if call.dynamic]
-    rows, waits = Rows(program), {(a, b) for a, b in program.edges().tolist()}
+    rows, waits = Instructions(program), {(a, b) for a, b in program.edges().tolist()}
     for number in np.flatnonzero(np.isin(program.columns().call, dynamic)).tolist():
         needed = (int(loads[register.number]) for register in rows[number].offsets)
         if any(load >= 0 and (number, load) not in waits for load in needed):

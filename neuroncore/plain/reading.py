@@ -16,7 +16,7 @@ from neuroncore.plain.arithmetic import IDENTITY, ULPS, apply
 from neuroncore.plain.formats import FLOAT32, FORMATS, Array, Coding, encode, stochastic
 from neuroncore.plain.memory import Operand, PlainTensor, positions
 from neuroncore.record.inputs import RegisterId, leaves
-from neuroncore.record.rows import Registers, Row, Rows, Window, last_uses
+from neuroncore.record.instructions import Instructions, Recorded, Registers, Window, last_uses
 
 FAMILIES: tuple[Any, ...] = elementwise, tensor, reduction, move, random, collectives
 OF_A_RANK = ("sendrecv", "core_barrier")  # instructions that the cores of a rank execute together
@@ -121,7 +121,7 @@ class Reading:
         setting, programs = record.setting, record.programs
         self.per_rank = setting.world.cores
         self.contents = ChainMap(dict(contents), *(program.data.constants for program in programs))
-        self.rows = [Rows(program) for program in programs]
+        self.rows = [Instructions(program) for program in programs]
         self.registers = [Registers(program.data) for program in programs]
         self.cores = [PlainCore(setting, number, chip) for number in range(len(programs))]
         self.next = [0] * len(programs)
@@ -153,7 +153,7 @@ class Reading:
                 self.tensors.pop(window.tensor, None)
         return i
 
-    def _carry_out(self, core: int, row: Row) -> None:
+    def _carry_out(self, core: int, row: Recorded) -> None:
         function, name = meaning(row.call.name), row.call.name
         members = self.members(core, row)
         for n in members:
@@ -171,7 +171,7 @@ class Reading:
         elif (loaded := function(self.met[core])) is not None:
             self.registers[core].load(self.next[core], loaded)
 
-    def members(self, core: int, row: Row) -> list[int]:
+    def members(self, core: int, row: Recorded) -> list[int]:
         """Return the cores that execute an instruction together: all cores of a rank, or cores of a
         collective's ranks. The latter are all cores, or one for each rank."""
         state, name, cores = self.cores[core], row.call.name, self.per_rank
@@ -186,7 +186,7 @@ class Reading:
         places = range(cores) if row.call.participation.waits else [state.place]
         return [rank * cores + place for rank in group for place in places]
 
-    def instruction(self, core: int, row: Row) -> Any:
+    def instruction(self, core: int, row: Recorded) -> Any:
         """Return an instruction with its arguments as attributes: operands at their current
         positions, numbers, and names."""
         call = row.call
@@ -205,7 +205,9 @@ class Reading:
         i |= {"name": call.name, "engine": call.engine, "core": self.cores[core]}
         return SimpleNamespace(**i)
 
-    def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
+    def _move(
+        self, core: int, row: Recorded, name: str, tile: Operand, shift: Any, index: Any
+    ) -> None:
         """Move an operand to its current position. A register, or a number in memory (kind 0),
         moves all elements. An index of rows (kind 1) lists the number of each row, column by
         column. An index of elements (kind 2) lists the position of each element. Each group of its

@@ -31,7 +31,9 @@ Array = npt.NDArray[Any]
 
 EXACT_PAIRS = 2000  # if there are more pairs of strided accesses, none is compared byte by byte
 EXACT_BYTES = 1 << 16  # the size of the largest access that is compared byte by byte
-LONG = 1 << 22  # programs with at least this many rows free their tables (`Program.free_tables`)
+LONG = (
+    1 << 22
+)  # programs with at least this many instructions free their tables (`Program.free_tables`)
 MANY = 256  # if an area has more boxes than this, their order matters for speed
 
 
@@ -399,14 +401,16 @@ def _pieces(boxes: Array, areas: Areas) -> Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of a program that are derived from its rows."""
+    """The tables of a program that are derived from its instructions."""
 
     columns: Columns  # their operands are windows
     windows: Windows
     storages: Storages
     geometries: Sequence[Geometry]
-    from_rows: bool = False  # whether the rows of the program have these windows and no others
-    moved: bool = False  # whether the columns differ from the rows of the program
+    from_rows: bool = (
+        False  # whether the instructions of the program have these windows and no others
+    )
+    moved: bool = False  # whether the columns differ from the instructions of the program
     results: dict[str, Any] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -426,7 +430,7 @@ class Tables:
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> Tables:
-        """Return the tables for other rows with the same windows and boxes."""
+        """Return the tables for other instructions with the same windows and boxes."""
         tables = replace(self, columns=columns, moved=True)
         vars(tables)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:

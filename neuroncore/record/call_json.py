@@ -1,7 +1,8 @@
-"""Converts the Calls of a record, the values of its rows, and kernels' results to JSON and back.
+"""Converts the Calls of a record, the values of instructions, and kernels' results to JSON and
+back.
 
-A row is one instruction that was issued. A Call is a distinct instruction without data. The values
-of a row are the numbers and registers that its Call leaves open.
+A Call is a distinct instruction without data. The values of an instruction are the numbers and
+registers that its Call leaves open.
 
 Objects that the package defines by name, such as instructions and machines, are written as names,
 and looked up when the file is read. So a record is always timed with the current costs and machine
@@ -100,7 +101,7 @@ def _view(entry: list[Any]) -> View:
         raise ValueError(f"the positions of a view are not all integers: {numbers}")
     if min(*shape, *numbers) < 0 or 0 in shape:
         raise ValueError("a view has no elements, or a negative position")
-    if not 0 <= read < 1 << 16:  # a row of a program has no more windows
+    if not 0 <= read < 1 << 16:  # an instruction of a program has no more windows
         raise ValueError(f"a view has {read} indices, more than an instruction can have")
     if not (index is None or isinstance(index, View)):
         raise ValueError(f"the index of a view is {index!r}, not another view")
@@ -116,7 +117,8 @@ def are_dims(dims: Any) -> bool:
 
 
 def plain_values(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values of a row as JSON, one entry per value. `key` is a key of `Data.values`."""
+    """Return an instruction's values as JSON, one entry per value. `key` is a key of
+    `Data.values`."""
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
 
 

@@ -1,8 +1,8 @@
 """Checks that a program from a file can be executed: its windows, values and registers fit its
 Calls, and its windows are inside its tensors.
 
-A row is one instruction. A Call is a distinct instruction without data, which the rows of equal
-instructions share. The values of a row are the numbers and registers that its Call leaves open. A
+A Call is a distinct instruction without data, which equal instructions share. The values of an
+instruction are the numbers and registers that its Call leaves open. A
 window is some elements of a tensor: a geometry (layout, shape, strides and format) and the offset
 of the first element. If the offset depends on indices that are only known at run time, the window
 has a Move for each index, and an entry in the table of places (`Data.places`)."""
@@ -175,7 +175,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call with the windows of its rows, shape [rows, operands]."""
+    """Yield each Call with the windows of its instructions, shape [instructions, operands]."""
     rows, begins = program.raw()
     numbers = rows[begins[:-1]]
     for number in np.unique(numbers).tolist():
@@ -246,7 +246,7 @@ def _moves(
 
 def _registers(program: Program) -> None:
     """Check that registers are computed from earlier ones, that branches depend on existing
-    registers, and that programs of the grid and iterations begin at existing rows."""
+    registers, and that programs of the grid and iterations begin at instructions that exist."""
     data = program.data
     table = _table(data.registers, 3)
     operation, left, right = table.T
@@ -268,8 +268,8 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Check that iterations begin and end in row order, and that parallel loops begin before they
-    end."""
+    """Check that iterations begin and end in program order, and that parallel loops begin before
+    they end."""
     ends = _table(program.data.loop_ends, 1)
     inside(ends[:, 0], len(program) + 1, "instructions")
     if (np.diff(ends[:, 0]) < 0).any():
@@ -289,7 +289,7 @@ def _iterations(program: Program) -> None:
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that the values of each row are legal for its instruction, and that it has as many
+    """Check that the values of each instruction are legal for its Call, and that it has as many
     registers as its windows use."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
@@ -313,8 +313,8 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
-    """Raise ValueError unless the values of a row fit its Call. `key` is the row's entry of
-    `Data.values`, and `registers` the number of registers in the record."""
+    """Raise ValueError unless the values of an instruction fit its Call. `key` is the instruction's
+    entry of `Data.values`, and `registers` the number of registers in the record."""
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):

@@ -1,10 +1,9 @@
-"""The columns of a record: its rows, the windows of tensors, and the storages of these windows.
+"""The columns of a record: instructions, windows of tensors, and the storages of these windows.
 
-A row is one instruction of the record. A Call is a distinct instruction without data, which the
-rows of equal instructions share. A storage is the bytes of one tensor. A window is some elements of
-a storage: a geometry (layout, shape, strides and format) and the offset of the first element. A
-window moves if its position is only known at run time.
-"""
+A Call is a distinct instruction without data, which equal instructions share. A storage is the
+bytes of one tensor. A window is some elements of a storage: a geometry (layout, shape, strides and
+format) and the offset of the first element. A window moves if its position is only known at run
+time."""
 
 from __future__ import annotations
 
@@ -30,15 +29,16 @@ from neuroncore.record.loops import distinct
 Array = npt.NDArray[Any]
 Pack = Callable[..., bytes]
 
-# The parts of a row for `struct`. `loops.apart` reads them as little-endian words of 64 bits.
+# The parts of an instruction for `struct`. `loops.apart` reads them as little-endian words of 64
+# bits.
 BEGIN, WINDOW, VALUES, WORD = "ii", "qqq", "q", "<i8"
 INT32 = np.dtype(np.int32)
-MOVING = 1 << 62  # in rows, the offset of a window that moves is MOVING plus the window's number
+MOVING = 1 << 62  # the offset of a window that moves is MOVING plus the window's number
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The instructions of a record (its rows) as arrays.
+    """The instructions of a record as arrays.
 
     `call`, `line`: the numbers of the Call and of the source line of instruction i
     `start`, `operands`: its operands are operands[start[i]:start[i + 1]], in the order `reads +
@@ -63,7 +63,8 @@ class Columns:
                 object.__setattr__(self, name, narrow)
 
     def permuted(self, rows: Array) -> Columns:
-        """Return the rows in another order: row k of the result is row rows[k]."""
+        """Return the instructions in another order: instruction k of the result is instruction
+        rows[k]."""
         widths = np.diff(self.start)[rows]
         start = _starts(widths)
         shift = np.repeat(self.start[rows] - start[:-1], widths)
@@ -107,7 +108,8 @@ class Written(bytearray):
         return self.size // 8
 
     def pack(self) -> None:
-        """Compress the new bytes: rows of loops shrink to a tenth. This takes 0.2 us per row."""
+        """Compress the new bytes: instructions of loops shrink to a tenth. This takes 0.2 us per
+        instruction."""
         self._before += len(self)
         self._packed.append((self._before, zlib.compress(self, 1)))
         self.clear()
@@ -152,28 +154,32 @@ def owners(start: Array) -> Array:
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """Return the function that packs the numbers of a row with `tiles` windows into bytes."""
+    """Return the function that packs the numbers of an instruction with `tiles` windows into
+    bytes."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
 def tiles_of(calls: Sequence[Call]) -> Array:
-    """Return the number of windows in a row of each Call."""
+    """Return for each Call the number of windows of its instructions."""
     return np.array([len(call.reads + call.indices + call.writes) for call in calls], np.int64)
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Return for each Call whether its rows have values: numbers and registers."""
+    """Return for each Call whether its instructions have values: numbers and registers."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
 def apart(
     written: Written, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return the columns and the distinct windows of `count` rows that `packer` has written.
+    """Return the columns and the distinct windows of `count` instructions that `packer` has
+    written.
 
     `moved`: the offsets of windows whose position is only known at run time (`Data.offsets`)"""
     call, line, values = np.empty((3, count), INT32)
-    operands = np.empty((written.words - count) // 3, INT32)  # at least the operands of all rows
+    operands = np.empty(
+        (written.words - count) // 3, INT32
+    )  # at least the operands of all instructions
     start, windows, parts = np.zeros(count + 1, INT32), list[Array](), list[Array]()
     kinds, row, known = (tiles_of(calls), valued(calls)), 0, 0
     for block in written.blocks():
@@ -212,14 +218,15 @@ def _starts(widths: Array) -> Array:
     return start
 
 
-# --- rows one after the other, as files have them -------------------------------------------------
+# --- instructions one after the other, as files have them -----------------------------------------
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return (all rows as one array, bounds). Row i is numbers bounds[i]:bounds[i + 1] of the
-    array.
+    """Return (all instructions as one array, bounds). Instruction i is numbers bounds[i]:bounds[i +
+    1] of the array.
 
-    A row consists of its Call, its line, its windows, and the index of its values if it has any."""
+    An instruction consists of its Call, its line, its windows, and the index of its values if it
+    has any."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -234,11 +241,11 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """Return the columns for `rows`, one row after the other (the inverse of `joined`).
+    """Return the columns for `rows`, one instruction after the other (the inverse of `joined`).
 
-    `widths`: the number of integers in each row
+    `widths`: the number of integers in each instruction
 
-    Raise ValueError if widths and `rows` disagree, or if a row does not fit its Call."""
+    Raise ValueError if widths and `rows` disagree, or if an instruction does not fit its Call."""
     narrow = rows.astype(np.int32)
     if (
         (narrow != rows).any()

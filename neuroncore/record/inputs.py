@@ -1,9 +1,8 @@
 """Data that instructions use in addition to tiles, so that a program can be executed again.
 
-A row is one instruction. A Call is a distinct instruction, which equal rows share. The values of a
-row are the numbers and registers that its Call leaves open. A key is the tuple of these values,
-each followed by its type. Equal keys are stored once, so different values must have different
-keys."""
+A Call is a distinct instruction, which equal instructions share. The values of an instruction are
+the numbers and registers that its Call leaves open. A key is the tuple of these values, each
+followed by its type. Equal keys are stored once, so different values must have different keys."""
 
 from __future__ import annotations
 
@@ -151,27 +150,29 @@ class Outcome:
 
 @dataclass
 class Data:
-    """The data of a program in addition to its rows. Rows, lines, windows and geometries are given
-    by their numbers in the Program, and storages by their ids. Tables of integers are flat; the
-    list below states how many numbers each entry has.
+    """The data of a program in addition to its instructions. Instructions, lines, windows and
+    geometries are given by their numbers in the Program, and storages by their ids. Tables of
+    integers are flat; the list below states how many numbers each entry has.
 
-    * `values`: the numbers and registers that rows have in addition to tiles. All values of a row
-      are one tuple, in which each value is followed by its type. A row has the number of its tuple.
+    * `values`: the numbers and registers that instructions have in addition to tiles. All values of
+      an instruction are one tuple, in which each value is followed by its type. An instruction
+      refers to its tuple by number.
     * `registers` (3 numbers): an operation of `memory.register.OPERATIONS` and its two operands.
       The operands are registers; for a constant, the first is its value; for a load, the first is
-      the row that loads the register.
-    * `branches` (4): the row before which Python branched on a register, the register, its value,
-      and the line.
+      the instruction that loads the register.
+    * `branches` (4): the instruction before which Python branched on a register, the register, its
+      value, and the line.
     * `places` (2): for each window whose position is only known at run time, the geometry of the
       tile, and its offset without the part that is added at run time.
     * `moves` (5): the position in `places` of a window; the part that its index moves, as in
       `memory.tile.Dynamic` (0: the window, 1: each row, 2: each element); the step and the limit of
       the index; 1 if the index is a register, 0 if it is a tile.
-    * `programs` (2): a row, and the program of the grid that begins with this row.
+    * `programs` (2): an instruction, and the program of the grid that begins with this instruction.
     * `iterations` (3, in words of 64 bits; `marks` returns the table). An iteration of a parallel
-      loop has the row before which it begins, the number n of the loop, and the value of the loop's
-      variable. The end of the loop has the row before which it ends, ~n, and 0.
-    * `loop_ends` (1): the row before which an iteration of a loop that the device runs ends.
+      loop has the instruction before which it begins, the number n of the loop, and the value of
+      the loop's variable. The end of the loop has the instruction before which it ends, ~n, and 0.
+    * `loop_ends` (1): the instruction before which an iteration of a loop that the device runs
+      ends.
     * `carried`: the storages that iterations of parallel loops may share, for example for sums.
     * `constants`: the bytes, by storage, of arrays of the host that are not arguments of the
       kernel.
@@ -207,7 +208,7 @@ class Data:
 
     def derive(self, operation: str, left: int, right: int) -> int:
         """Add a register that an operation computes from `left` and `right`, and return its number.
-        For "constant", `left` is the value. For "load", `left` is the row that loads."""
+        For "constant", `left` is the value. For "load", `left` is the instruction that loads."""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 

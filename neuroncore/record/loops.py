@@ -1,6 +1,6 @@
-"""Compiled loops over the columns of a record: hashes, rows, and the boxes that rows touch.
+"""Compiled loops over the columns of a record: hashes, and the boxes that instructions touch.
 
-A row is one instruction of the record. A window is some elements of a tensor. A box is a rectangle
+A window is some elements of a tensor. A box is a rectangle
 of bytes [row, row_end, byte, byte_end] that contains a window; its rows are partitions on chip. An
 area is the bytes of a tensor, or a whole memory if the kernel chose addresses in this memory."""
 
@@ -60,11 +60,11 @@ def apart(
     windows: Array,
     values: Array,
 ) -> int:
-    """Split the rows in `words`, from row `first` on, into the columns `call` to `values`
-    (`record.columns.Columns`). Return the row after the last one.
+    """Split the instructions in `words`, from instruction `first` on, into the columns `call` to
+    `values` (`record.columns.Columns`). Return the instruction after the last one.
 
-    A row is a 64-bit word (~call in the upper half, line in the lower), three words for each
-    window, and, if it has values, a word with their index.
+    An instruction is a 64-bit word (~call in the upper half, line in the lower), three words for
+    each window, and, if it has values, a word with their index.
 
     `tiles`: the number of windows of each Call
     `has_values`: whether each Call has values"""

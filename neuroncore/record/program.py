@@ -1,9 +1,9 @@
 """The record of a run: its instructions with their windows and lines.
 
-A row of numbers is one instruction. Its Call is the distinct instruction, and a window is some
-elements of a tensor (`record.columns`). Tables such as the boxes of bytes are made when needed. A
-row takes 60 bytes, or 80 bytes with a new tile. Long programs are compressed: a row of a loop then
-takes 6 bytes."""
+An instruction refers to its Call, which equal instructions share. A window is some elements of a
+tensor (`record.columns`). Tables such as the boxes of bytes are made when needed. An instruction
+takes 60 bytes, or 80 bytes with a new tile. Long programs are compressed: an instruction of a loop
+then takes 6 bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapp
 
 Array = npt.NDArray[Any]
 ASSIGNED = re.compile(r"\s*(\w+) = ")
-PACKED = 1 << 18  # rows that are compressed together
+PACKED = 1 << 18  # instructions that are compressed together
 
 
 class Program:
@@ -74,10 +74,12 @@ class Program:
         self._edges = array("i")
         # pairs: an instruction, and an earlier load; all instructions from this one on wait for it
         self._decisions = array("i")
-        self.origin: Array | None = None  # the number of each row before the rows were permuted
-        self.count = 0  # the number of rows
-        self.room = min(self.limit, PACKED)  # `make_room` must be called at this number of rows
-        self.rows = Written()  # `count` rows in the format of `record.columns`
+        self.origin: Array | None = None  # the number of each instruction before the permutation
+        self.count = 0  # the number of instructions
+        self.room = min(
+            self.limit, PACKED
+        )  # `make_room` must be called at this number of instructions
+        self.rows = Written()  # `count` instructions in the format of `record.columns`
         self.births = Written()  # the storages that the kernel allocates, each with its line
         self.names: dict[int, str] = {}  # the names of storages that have a name
         self.geometries: list[Geometry] = []  # the geometries of windows, by number
@@ -92,8 +94,8 @@ class Program:
         return self.count
 
     def make_room(self) -> bool:
-        """Return whether the record has room for more rows. Compress the new rows first, if there
-        are PACKED of them."""
+        """Return whether the record has room for more instructions. Compress the new instructions
+        first, if there are PACKED of them."""
         if self.room <= self.count < self.limit:
             self.rows.pack()
             self.births.pack()
@@ -144,14 +146,14 @@ class Program:
         return self.data.derive(operation, left, right)
 
     def append(self, row: bytes) -> int:
-        """Append the bytes of a row (`record.columns.packer`), and return its number."""
+        """Append the bytes of an instruction (`record.columns.packer`), and return its number."""
         self.rows.extend(row)
         self.count += 1
         return self.count - 1
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """Return the index in `lines` of the place that issues the next row. Call this once per
-        row."""
+        """Return the index in `lines` of the place that issues the next instruction. Call this once
+        per instruction."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
@@ -208,7 +210,7 @@ class Program:
         return np.maximum.accumulate(last)
 
     def columns(self) -> Columns:
-        """Return the rows as columns, with boxes as operands."""
+        """Return the instructions as columns, with boxes as operands."""
         kept = self._kept_tables() if self._read is None else None
         return kept.boxed if kept else self._reading().boxed
 
@@ -220,7 +222,7 @@ class Program:
         return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
-        """Return (all rows as one array of integers, bounds of the rows), as
+        """Return (all instructions as one array of integers, bounds of the instructions), as
         `record.columns.joined` does."""
         return joined(self._reading().columns)
 
@@ -282,7 +284,8 @@ class Program:
         return self._reading().areas
 
     def _reading(self) -> Tables:
-        """Return the tables that are derived from the rows. They are made again after changes."""
+        """Return the tables that are derived from the instructions. They are made again after
+        changes."""
         read = self._read  # another thread may free the tables
         if read is None or len(read.columns.call) != len(self):
             columns, windows = apart(self.rows, self.count, self.calls, self.data.offsets())
@@ -295,13 +298,14 @@ class Program:
         return read
 
     def _kept_tables(self) -> KeptTables | None:
-        """Return the tables that `free_tables` has kept; None if rows were added since then."""
+        """Return the tables that `free_tables` has kept; None if instructions were added since
+        then."""
         kept = self._kept
         return kept if kept and len(kept.columns.call) == len(self) else None
 
     def free_tables(self) -> None:
-        """Free the tables if the record is long. They are made again from the rows when needed.
-        Columns that differ from the rows are kept."""
+        """Free the tables if the record is long. They are made again from the instructions when
+        needed. Columns that differ from the instructions are kept."""
         read = self._read
         if read is not None and read.from_rows and self.is_long:
             self._kept = KeptTables(read.columns, read.boxed) if read.moved else None
@@ -335,12 +339,12 @@ class Program:
     def with_parts(
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
-        """Return a program with the rows `columns`. It can be scheduled, but not executed.
+        """Return a program with the instructions `columns`. It can be scheduled, but not executed.
 
         `calls`, `parts`: new Calls and windows, numbered after this program's
-        `begin`: row i becomes the rows from begin[i] on
+        `begin`: instruction i becomes the instructions from begin[i] on
 
-        This program must have no `edges`, because their rows are not changed."""
+        This program must have no `edges`, because their instructions are not changed."""
         read, varied = self._reading(), copy.copy(self)
         windows, storages_used, geometries = parted_windows(
             read.storages, read.windows, read.geometries, parts
@@ -357,9 +361,9 @@ class Program:
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """Return a program whose row k is row rows[k]. It can also be executed.
+        """Return a program whose instruction k is instruction rows[k]. It can also be executed.
 
-        There must be no registers. Each row must stay within its program of the grid."""
+        There must be no registers. Each instruction must stay within its program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -403,9 +407,9 @@ class Program:
         self, saved: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
     ) -> None:
         """Restore the columns of `kept`, with storages of these numbers and kinds. Calls and
-        geometries must exist. No row can be appended afterwards.
+        geometries must exist. No instruction can be appended afterwards.
 
-        Raise ValueError if rows don't fit the Calls, or if a window has no storage."""
+        Raise ValueError if instructions don't fit the Calls, or if a window has no storage."""
         columns = parted(saved["rows"], saved["widths"], self.calls)
         windows = Windows(*(saved[name] for name in Windows._fields))
         storages_used = restored(number, kind, kinds, windows)
@@ -416,8 +420,8 @@ class Program:
             column.frombytes(saved[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
-        """Raise ValueError if a row refers to a line or window that does not exist, or if a window
-        is outside of its tensor."""
+        """Raise ValueError if an instruction refers to a line or window that does not exist, or if
+        a window is outside of its tensor."""
         read = self._reading()
         columns, windows = read.columns, read.windows
         inside(columns.operands, len(windows.storage), "windows")
@@ -450,8 +454,8 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return `table` with new row numbers: row i, the first of the `width` numbers of an entry,
-    becomes begin[i]."""
+    """Return `table` with new instruction numbers: instruction i, the first of the `width` numbers
+    of an entry, becomes begin[i]."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]
     return array("q", entries.reshape(-1).tolist())

@@ -1,9 +1,8 @@
-"""Batches: consecutive rows of a program that compiled code executes in one call.
-
-A row is one instruction. A Call is a distinct instruction, which equal rows share, and its Run is
-the function that executes it. A row may be in a batch if compiled code can execute the steps of
-its Run (its template, `neuroncore.replay.templates`), and if it can't cause an error, a finding or
-a branch. The tensors that only one batch uses are in one block of memory."""
+"""Batches: consecutive instructions of a program that compiled code executes in one call. A Call is
+a distinct instruction, which equal instructions share, and its Run is the function that executes
+it. An instruction may be in a batch if compiled code can execute the steps of its Run (its
+template, `neuroncore.replay.templates`), and if it can't cause an error, a finding or a branch. The
+tensors that only one batch uses are in one block of memory."""
 
 from __future__ import annotations
 
@@ -36,17 +35,17 @@ if TYPE_CHECKING:
 else:
     loops = Lazy("neuroncore.replay.loops")
 
-LEAST = 4  # a template is only made for at least this many rows
-FEWEST = 100  # batches are only used if at least this many rows are executed
-# To start a batch takes as long as to execute START rows one by one, and SHARED rows more for
-# each tensor that the batch shares with other rows.
+LEAST = 4  # a template is only made for at least this many instructions
+FEWEST = 100  # batches are only used if at least this many instructions are executed
+# To start a batch takes as long as to execute START instructions one by one, and SHARED
+# instructions more for each tensor that the batch shares with other instructions.
 START, SHARED = 4.0, 0.75
-LONG = 10  # with this many rows, a typical batch is faster than single rows
+LONG = 10  # with this many instructions, a typical batch is faster than single instructions
 
 
 def are_worth(rows: int) -> bool:
-    """Return whether compiled code should execute `rows` rows now: importing numba pays only for
-    more than `jit.COLD` rows."""
+    """Return whether compiled code should execute `rows` instructions now: importing numba pays
+    only for more than `jit.COLD` instructions."""
     is_there = "numba" in sys.modules or rows > jit.COLD
     return rows >= FEWEST and is_there and loops.execute.over(rows) is loops.execute
 
@@ -60,7 +59,7 @@ def load() -> None:
 
 
 class Shared(NamedTuple):
-    """A tensor that a batch shares with other rows.
+    """A tensor that a batch shares with other instructions.
 
     `storage`: its position in `Batches.numbers`
     `writes`, `first`: the number of writes, and the first one's position in `Batches.written`
@@ -73,11 +72,11 @@ class Shared(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """The first and the last row that use each tensor, and whether the first has a template and
-    writes the whole tensor.
+    """The first and the last instruction that use each tensor, and whether the first has a template
+    and writes the whole tensor.
 
     `after_parts`: the operands that read a tensor whose previous use wrote only a part of it, in a
-        row with a template"""
+        instruction with a template"""
 
     first_row: Array
     last_row: Array
@@ -88,10 +87,10 @@ class Uses(NamedTuple):
 class Batches:
     """The batches of a program, shared by all its replays (`BatchesOnCore`).
 
-    `ends`: maps the first row of each batch to the row after it
-    `contents`: the storages with contents before the first row
+    `ends`: maps the first instruction of each batch to the instruction after it
+    `contents`: the storages with contents before the first instruction
     `kept`: the storages of results
-    `alone`: the rows that must not be in a batch"""
+    `alone`: the instructions that must not be in a batch"""
 
     def __init__(
         self,
@@ -135,11 +134,11 @@ class Batches:
         if _are_long(self._template >= 0):
             self._find(contents, kept)
 
-    # --- templates of rows -----------------------------------------------------------------------
+    # --- templates of instructions ----------------------------------------------------------------
 
     def _templates(self, key: Array, new: Callable[[int], int]) -> Array:
-        """Return the number of each row's template; -1 for none. Rows with equal keys share a
-        template, which `new` makes from one of them."""
+        """Return each instruction's template, by number; -1 for none. Instructions with equal keys
+        share a template, which `new` makes from one of them."""
         _, first, of_row, count = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
@@ -157,7 +156,8 @@ class Batches:
         values_of: Sequence[Sequence[Any]],
         core: Core,
     ) -> int:
-        """Add a template for rows like this one. Return its number, or -1 if none is possible."""
+        """Add a template for instructions like this one. Return its number, or -1 if none is
+        possible."""
         plan = plans[self._call[row]]
         call, instruction = plan.call, plan.call.instruction
         if not _may_have_steps(plan):
@@ -195,16 +195,17 @@ class Batches:
         return Tile(storage, geometry, int(self.offset[window]))
 
     def _exclude_overlaps(self) -> None:
-        """Remove the templates of rows that read and write different windows of one tensor."""
+        """Remove the templates of instructions that read and write different windows of one
+        tensor."""
         result = self._operands[self._start[1:] - 1]
         other = self._operands != result[self._row]
         other &= self._of_operand == self._storage[result][self._row]
         self._template[self._row[other]] = -1
 
-    # --- batches of rows -----------------------------------------------------------------------
+    # --- batches of instructions ------------------------------------------------------------------
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
-        """Find the batches, and the tensors that they share with other rows."""
+        """Find the batches, and the tensors that they share with other instructions."""
         uses, geometries = self._uses(), self.geometries
         self.last_rows = uses.last_row.tolist()
         of_storage = self.geometry[self._window].tolist()
@@ -250,8 +251,8 @@ class Batches:
         )
 
     def _split(self, cuts: Array) -> Array:
-        """Divide the rows into batches that end before the rows `cuts`, and set `ends`. Return
-        the first row of each row's batch; -1 for none."""
+        """Divide the instructions into batches that end before the instructions `cuts`, and set
+        `ends`. Return the first instruction of each instruction's batch; -1 for none."""
         inside, cut = self._template >= 0, np.zeros(len(self._call), np.bool_)
         cut[cuts] = True
         begins = inside & (cut | ~np.append(False, inside[:-1]))
@@ -280,9 +281,9 @@ class Batches:
 
     def _share(self, batch: Array, shared: Array) -> None:
         """List the shared tensors of each batch. Remove a batch that would be slower than
-        single rows.
+        single instructions.
 
-        `batch`: the first row of each operand's batch; -1 for none
+        `batch`: the first instruction of each operand's batch; -1 for none
         `shared`: flags operands on shared tensors"""
         used = np.flatnonzero(shared & (batch >= 0))
         used = used[np.lexsort((self._of_operand[used], batch[used]))]
@@ -325,8 +326,8 @@ class BatchesOnCore:
         self._table = batches.table._replace(base=self._base, fixed=fixed)
 
     def run(self, first: int, tensors: Tensors) -> bool:
-        """Execute the batch that begins with row `first`. Return False, without executing
-        anything, if only `Execution.step` can execute one of its rows."""
+        """Execute the batch that begins with instruction `first`. Return False, without executing
+        anything, if only `Execution.step` can execute one of its instructions."""
         core, batches = self._core, self._batches
         shared = batches.shared[first]
         if core.undefined is not None or core.watch is not None or core.shadow is not None:
@@ -365,16 +366,16 @@ class BatchesOnCore:
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:
-    """Return whether rows with this Call may have a template: not if the Run had no steps for an
-    earlier row."""
+    """Return whether instructions with this Call may have a template: not if the Run had no steps
+    for an earlier instruction."""
     call = plan.call
     simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
     return simple and len(call.writes) == 1 and call.results.get(__name__, True)
 
 
 def _are_long(rows: Array) -> bool:
-    """Return whether at least a quarter of all rows have a flag and are in sequences of at least
-    LONG flags."""
+    """Return whether at least a quarter of all instructions have a flag and are in sequences of at
+    least LONG flags."""
     bounds = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
     lengths = bounds[1::2] - bounds[::2]
     return bool(4 * lengths[lengths >= LONG].sum() >= len(rows) > 0)

@@ -266,7 +266,9 @@ class Replay:
         """Execute the next instruction that does not have to wait for a core."""
         if self._is_due():
             self._take_snapshot()
-        for _ in self.cores:  # each core starts its row at most once before some row is finished
+        for _ in (
+            self.cores
+        ):  # each core starts an instruction at most once before some core finishes one
             rank = self._last = self._next_core()
             if self._attempt(rank):
                 break

@@ -1,7 +1,7 @@
 """Executes one program of a record on a new core.
 
-A row is the record of one instruction: its Call, its line, its windows and its values. A Call is a
-distinct instruction, which the rows of equal instructions share. A window is the record of a tile:
+The record of an instruction lists its Call, line, windows and values. A Call is a distinct
+instruction, which equal instructions share. A window is the record of a tile:
 its storage (the memory of one tensor), its geometry and its offset.
 """
 
@@ -24,8 +24,8 @@ from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.inputs import Leaf, RegisterId, leaves, values_of
+from neuroncore.record.instructions import Registers
 from neuroncore.record.program import Program
-from neuroncore.record.rows import Registers
 from neuroncore.replay.batches import Batches, BatchesOnCore
 from neuroncore.replay.tensors import Tensors, last_uses
 
@@ -76,7 +76,7 @@ class Syncs:
         return brought
 
 
-CHUNK = 128  # rows that are converted to Python lists at a time
+CHUNK = 128  # instructions that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
@@ -101,7 +101,7 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 class _Tables:
     """Tables about a program for all its executions. `values`, `moves`, `places`, `branches` and
-    `begun` are entries of the program's `Data`, by the number of a row or window."""
+    `begun` are entries of the program's `Data`, by the number of an instruction or window."""
 
     def __init__(self, program: Program) -> None:
         self.rows, self.begins = program.raw()
@@ -117,8 +117,9 @@ class _Tables:
         self.window_ends = window
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
-        # Two parallel lists, sorted by row: rows, and a window or storage that each row is the last
-        # to use. A number w >= 0 means window w, and -1 - w means the storage of window w.
+        # Two parallel lists, sorted by instruction: instructions, and a window or storage that each
+        # instruction is the last to use. A number w >= 0 means window w, and -1 - w means the
+        # storage of window w.
         self.ends = np.concatenate([window, storage])[order].tolist(), last_used.tolist()
         self.kept = {leaf.storage for leaf in leaves(program.data.results)}
         # the batches of the last replay, and the settings on which they depend
@@ -126,25 +127,25 @@ class _Tables:
 
 
 class Execution:
-    """A program that is executed on a core. `row` is the number of the next row."""
+    """A program that is executed on a core. `row` is the number of the next instruction."""
 
     def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
         self.program, self.core, self.tensors = program, core, tensors
         self._tables: _Tables = program.derived(__name__, lambda: _Tables(program))
         self.registers = Registers(program.data)
-        self.row = self.wrote = 0  # the next row, and the bytes that `step` has written
+        self.row = self.wrote = 0  # the next instruction, and the bytes that `step` has written
         self._tiles: dict[int, Tile] = {}
         self.plans = [plan(call.of_launch()) for call in program.calls]
         tensors.kept |= self._tables.kept
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Continue at a row. Forget all tiles, and the registers that this or later rows have
-        loaded."""
+        """Continue at an instruction. Forget all tiles, and the registers that this or later
+        instructions have loaded."""
         self.row = row
         self._tiles.clear()
         self._chunk: list[list[int]] = []
-        self._first = 0  # the first row of the chunk
+        self._first = 0  # the first instruction of the chunk
         self._ended = int(np.searchsorted(self._tables.ends[0], row))
         self.registers.back_to(row)
 
@@ -158,7 +159,7 @@ class Execution:
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next row. Raise errors with the kernel's line, and OtherPath."""
+        """Execute the next instruction. Raise errors with the kernel's line, and OtherPath."""
         number, tables = self.row, self._tables
         if number in tables.begun:
             *_, (self.core.program_id,) = tables.begun[number]
@@ -188,8 +189,8 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row, or all rows of a batch, which compiled code executes in one call.
-        Do not go beyond row `end`."""
+        """Execute the next instruction, or all instructions of a batch, which compiled code
+        executes in one call. Do not go beyond instruction `end`."""
         first = self.row
         batch_end = self.batches.ends.get(first, end + 1)
         if batch_end > end or not self.batches.run(first, self.tensors):
@@ -203,7 +204,7 @@ class Execution:
 
     @cached_property
     def batches(self) -> BatchesOnCore:
-        """The program's batches (rows that compiled code executes), with memory for this
+        """The program's batches (instructions that compiled code executes), with memory for this
         execution. They are found again if the settings have changed."""
         core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
@@ -215,8 +216,8 @@ class Execution:
         return BatchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
-        """Raise OtherPath if the kernel branches before the next row on a register whose value
-        differs from the record."""
+        """Raise OtherPath if the kernel branches before the next instruction on a register whose
+        value differs from the record."""
         for number, value, line in self._tables.branches.get(self.row, ()):
             actual = self.registers.value(number)
             if actual != value:
@@ -332,10 +333,10 @@ class Execution:
         return root if geometry is root.geometry else root.at(geometry, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
-        """Return the tiles whose offsets are only known at run time, by position in the row.
-
-        In a row, index tiles come after the operands that are read. In its values, index registers
-        come after the parameters. Both are in the order of `Call.dynamic`."""
+        """Return the tiles whose offsets are only known at run time, by position in the record of
+        the instruction. There, index tiles come after the operands that are read. In its values,
+        index registers
+                come after the parameters. Both are in the order of `Call.dynamic`."""
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])

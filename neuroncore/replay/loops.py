@@ -1,9 +1,10 @@
-"""Compiled code that executes rows of a record one after the other, without Python.
+"""Compiled code that executes instructions of a record one after the other, without Python.
 
-The template of a row is a list of steps. A step is a loop over elements with two inputs and a
-result: a row of the table `steps`, with the columns below. SIZES are the sizes of its three axes.
-An operand has four columns. The first is the position of its window in the row, or ~n for the fixed
-address n. The others are the distances between its elements along the axes, in bytes."""
+The template of an instruction is a list of steps. A step is a loop over elements with two inputs
+and a result: a row of the table `steps`, with the columns below. SIZES are the sizes of its three
+axes. An operand has four columns. The first is the position of its window in the record of the
+instruction, or ~n for the fixed address n. The others are the distances between its elements along
+the axes, in bytes."""
 
 from __future__ import annotations
 
@@ -108,9 +109,9 @@ def _copy(like: Any, item: int, size: int, source: int, along: int, target: int,
 
 
 class Table(NamedTuple):
-    """The rows of a program, and their templates.
+    """The instructions of a program, and their templates.
 
-    `begins`, `rows`: row r is rows[begins[r]:begins[r + 1]]
+    `begins`, `rows`: instruction r is rows[begins[r]:begins[r + 1]]
     `template`, `steps_of`: its template t = template[r] is rows steps_of[t]:steps_of[t + 1] of
         `steps`
     `storage`, `base`, `starts`: window w begins starts[w] bytes after the address base[storage[w]]
@@ -129,7 +130,7 @@ class Table(NamedTuple):
 
 @compiled
 def execute(table: Table, first: int, end: int) -> None:
-    """Execute the rows from `first` to `end` (exclusive)."""
+    """Execute the instructions from `first` to `end` (exclusive)."""
     rows, begins, steps = table.rows, table.begins, table.steps
     operands, distances = np.empty(3, np.int64), np.empty(3, np.int64)
     size, address = np.empty(1, np.int64), np.empty(3, np.int64)
@@ -187,7 +188,8 @@ def execute(table: Table, first: int, end: int) -> None:
 def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, at: Array) -> int:
     """Choose positions of tensors in one block of memory. Return the size of the block in bytes.
 
-    `first`, `last`: the first and last rows that use each tensor; tensors are sorted by `first`
+    `first`, `last`: the first and last instructions that use each tensor; tensors are sorted by
+        `first`
     `by_last`: the tensors, sorted by `last`
     `kind`, `size`: tensor i has size[kind[i]] bytes
     `at`: at[i] is set to the position of tensor i, in bytes

@@ -1,6 +1,7 @@
-"""Templates, with which compiled code (`neuroncore.replay.loops`) executes rows without Python.
+"""Templates, with which compiled code (`neuroncore.replay.loops`) executes instructions without
+Python.
 
-The Run of a row is the function that executes its instruction. A template is a table of the steps
+The Run of an instruction is the function that executes it. A template is a table of the steps
 of a Run (`neuroncore.clause.alu`). It calls the same loops on the same operands as the Run: numpy's
 loops, and those of `neuroncore.numerics.loops`. So the results have the same bits."""
 
@@ -52,8 +53,8 @@ class NoTemplate(Exception):
 class Operand(NamedTuple):
     """The elements of an operand.
 
-    `place`: the position of its window in the row, or ~n for the fixed array n (a constant, or
-        memory for intermediate results)
+    `place`: the position of its window in the instruction, or ~n for the fixed array n (a constant,
+        or memory for intermediate results)
     `distances`: between elements along the axes of the result, in bytes
     `item`: the size of an element in bytes"""
 
@@ -92,8 +93,9 @@ class Templates:
         row: Sequence[int],
     ) -> int:
         """Add a template with these steps. Return its number, or -1 if compiled code can't execute
-        a step. `windows` maps the `id` of each tile to the tile's position in the row. `row` is one
-        of the rows that use the template. Only the time of the steps depends on it."""
+        a step. `windows` maps the `id` of each tile to the tile's position in the instruction.
+        `row` is one of the instructions that use the template. Only the time of the steps depends
+        on it."""
         self._windows, self._row, self._used = windows, row, 0
         count = len(self.steps)
         try:

@@ -216,7 +216,7 @@ def written_storages(program: Program) -> Array:
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:
-    """Return the last row that uses each window, and the last that uses its storage; -1 for
+    """Return the last instruction that uses each window, and the last that uses its storage; -1 for
     none."""
     row, storages = program.users(), program.storages()
     window = np.full(len(storages.of_window), -1, np.int64)
@@ -255,10 +255,10 @@ def content(core: Core, storage: Storage) -> Content:
 
 @dataclass(frozen=True, eq=False)
 class CoreState:
-    """The state of one core before a row, without the contents of tensors.
+    """The state of one core before an instruction, without the contents of tensors.
 
     `images`: the memories in which the kernel chose addresses
-    `loaded`: the register values that rows have loaded, by row"""
+    `loaded`: the register values that instructions have loaded, by instruction"""
 
     row: int
     program_id: int
@@ -293,7 +293,7 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row. `CoreState` explains `loaded`."""
+    """Return the state of a core before an instruction. `CoreState` explains `loaded`."""
     images = core.memory.images.items()
     return CoreState(
         row=row,

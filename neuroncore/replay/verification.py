@@ -20,8 +20,8 @@ from neuroncore.plain.formats import Array, decode
 from neuroncore.plain.memory import Operand
 from neuroncore.plain.reading import Reading, approximate
 from neuroncore.record.inputs import leaves
+from neuroncore.record.instructions import Recorded
 from neuroncore.record.program import Record
-from neuroncore.record.rows import Row
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.tensors import inputs_in_memory
@@ -73,7 +73,7 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
 
 
 def differing(
-    arguments: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
+    arguments: Mapping[str, Any], name: str, emulator: Array, row: Recorded, function: str | None
 ) -> Array:
     """Return whether each element of a result differs by more than is allowed. Elements that were
     never written do not count.
@@ -99,7 +99,7 @@ def differing(
     return written
 
 
-def _moves_bits(row: Row, arguments: Mapping[str, Any]) -> bool:
+def _moves_bits(row: Recorded, arguments: Mapping[str, Any]) -> bool:
     """Return whether an instruction only moves bits, so that even the bits of NaN must be equal."""
     traits = row.call.instruction.traits
     operands = [arguments[n] for n in (*row.call.reads, *row.call.writes)]
@@ -333,7 +333,12 @@ class Verification:
             return self._compared(core, number, row, instruction, before.storages)
 
     def _compared(
-        self, core: int, number: int, row: Row, instruction: Any, storages: Mapping[int, Storage]
+        self,
+        core: int,
+        number: int,
+        row: Recorded,
+        instruction: Any,
+        storages: Mapping[int, Storage],
     ) -> Mismatch | None:
         """Return a Mismatch for the first result of an instruction that differs by more than is
         allowed. Without one, copy the emulator's bits to the plain reading, and return None."""
@@ -357,7 +362,7 @@ class Verification:
         return None
 
     def _difference(
-        self, core: int, number: int, row: Row, arguments: Mapping[str, Any], name: str,
+        self, core: int, number: int, row: Recorded, arguments: Mapping[str, Any], name: str,
         emulator: Array, wrong: Array,
     ) -> Mismatch:  # fmt: skip
         return _first(

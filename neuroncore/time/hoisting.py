@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 class LoopLevel(NamedTuple):
-    """The loops at one depth of nesting. Each field has one entry per instruction (row) of the
+    """The loops at one depth of nesting. Each field has one entry per instruction of the
     program.
 
     `run`: the execution of the loop that contains the instruction; -1 outside of loops of this
@@ -97,7 +97,8 @@ def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
         np.repeat(begins[:, 1], width),
         np.repeat(np.arange(len(first)), width),
     )
-    # compare each iteration with the next one of the same run, if they have equally many rows
+    # compare each iteration with the next one of the same run, if they have equally many
+    # instructions
     near = np.flatnonzero((begins[1:, 1] == begins[:-1, 1]) & (width[1:] == width[:-1]))
     size = width[near]
     before = np.repeat(first[near] - np.cumsum(size) + size, size) + np.arange(size.sum())

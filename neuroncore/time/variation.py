@@ -47,8 +47,8 @@ class Variation:
     joined: Array | None = None
 
     def ordered(self, origin: Array | None) -> Variation:
-        """Return the variation for a program with permuted rows: row i was row origin[i]. If
-        `origin` is None, no row has moved."""
+        """Return the variation for a program with permuted instructions: instruction i was
+        instruction origin[i]. If `origin` is None, no instruction has moved."""
         if origin is None:
             return self
         times, loose, joined = (

@@ -1,6 +1,5 @@
 """Merging of small instructions. If all iterations of a parallel loop have a small instruction, the
-older API's compiler merges the instructions of all iterations into one. A row is an instruction of
-the program.
+older API's compiler merges the instructions of all iterations into one.
 
 The following published programs show this merging; the names in parentheses are their repositories.
 
@@ -41,17 +40,17 @@ from neuroncore.time.loops.iterations import independent
 Array = npt.NDArray[Any]
 FLOAT_BYTES = 4
 UNFIT = 1 << 40  # the size of a call that can't be merged, larger than any limit
-BLOCK_ROWS = 1 << 20  # rows of loops that are reordered at one time
+BLOCK_ROWS = 1 << 20  # instructions of loops that are reordered at one time
 FLAG = "skip_middle_end_transformations"  # with this flag, convolutions show no merging
 
 
 class LoopPlan(NamedTuple):
-    """A new order of the rows of a loop, which are numbered iteration by iteration.
+    """A new order of the instructions of a loop, which are numbered iteration by iteration.
 
-    `order`: the new order of the rows
-    `heads`: row k is merged with row heads[k]; k itself if it is not merged
-    `segment`: the segment of each row of an iteration: consecutive rows that are not merged; -1 for
-        a row that is merged over iterations"""
+    `order`: the new order of the instructions
+    `heads`: instruction k is merged with instruction heads[k]; k itself if it is not merged
+    `segment`: the segment of each instruction of an iteration: consecutive instructions that are
+        not merged; -1 for an instruction that is merged over iterations"""
 
     order: Array
     heads: Array
@@ -59,13 +58,13 @@ class LoopPlan(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Executions of parallel loops, as ranges of rows (instructions). All iterations of an
-    execution have equally many rows, but the first may have more.
+    """Executions of parallel loops, as ranges of instructions. All iterations of an
+    execution have equally many instructions, but the first may have more.
 
-    `depth`: the number of loops around the rows, including this loop
+    `depth`: the number of loops around the instructions, including this loop
     `times`: the number of iterations
-    `width`: the number of rows of an iteration
-    `begin`, `end`: the rows where the execution begins and ends"""
+    `width`: the number of instructions of an iteration
+    `begin`, `end`: the instructions where the execution begins and ends"""
 
     depth: Array
     times: Array
@@ -79,12 +78,12 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
     1. the program with loops split into segments, where this allows small instructions to be
        merged;
-    2. for each of its rows, the first row with which it is merged; -1 for that row itself, and for
-       rows that are not merged.
+    2. for each of its instructions, the first instruction with which it is merged; -1 for that
+       instruction itself, and for instructions that are not merged.
 
     A merged instruction has at most as many elements per partition as a bank of PSUM has float32
-    numbers. Only loops with at most `reach` rows per iteration are split: the compiler does not
-    move an instruction further."""
+    numbers. Only loops with at most `reach` instructions per iteration are split: the compiler does
+    not move an instruction further."""
     no_heads = np.full(len(program), -1, np.int32)
     marks = program.data.marks()
     if not len(marks) or FLAG in program.flags or len(program.edges()):
@@ -108,8 +107,8 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 
 def _groups(loops: Loops) -> Iterator[Loops]:
-    """Yield loops in groups of at most BLOCK_ROWS rows (or one loop), inner loops first. Loops of a
-    group have the same depth, and equally many iterations and rows."""
+    """Yield loops in groups of at most BLOCK_ROWS instructions (or one loop), inner loops first.
+    Loops of a group have the same depth, and equally many iterations and instructions."""
     kinds = np.column_stack((-loops.depth, loops.times, loops.width))
     order = np.lexsort(kinds.T[::-1])
     differs = (kinds[order[1:]] != kinds[order[:-1]]).any(axis=1)
@@ -148,7 +147,8 @@ def _merged_transfers(call: Call, machine: Machine) -> int:
 
 
 def _loops(marks: Array, most: int, reach: int) -> Loops:
-    """Return the executions of loops with 2 to `most` iterations of at most `reach` rows each.
+    """Return the executions of loops with 2 to `most` iterations of at most `reach` instructions
+    each.
 
     `marks`: the entries of `Data.iterations`"""
     row, number = marks[:, 0], marks[:, 1]
@@ -175,8 +175,8 @@ def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
     """Return the loops with something to merge: transfers, or an instruction that is small enough
     for all iterations.
 
-    `size`: the elements per partition of each row of the program
-    `moved`: how many transfers like this row become one
+    `size`: the elements per partition of each instruction of the program
+    `moved`: how many transfers like this instruction become one
     `most`: the largest number of elements per partition of a merged instruction"""
     if not len(loops.times):
         return loops
@@ -187,10 +187,11 @@ def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
 
 
 class _Distribution:
-    """The new order of a program's rows, made loop by loop, inner loops first.
+    """The new order of a program's instructions, made loop by loop, inner loops first.
 
-    `order`: the order of the rows
-    `head`: for each row, the first of the rows with which it is merged; -1 for none"""
+    `order`: the order of the instructions
+    `head`: for each instruction, the first of the instructions with which it is merged; -1 for
+        none"""
 
     def __init__(
         self, program: Program, machine: Machine, sizes: tuple[Array, Array], around: Array,
@@ -210,8 +211,8 @@ class _Distribution:
         self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
-        """Return the reordered program. Also return, for each of its rows, the first of the rows
-        with which it is merged; -1 for none."""
+        """Return the reordered program. Also return, for each of its instructions, the first of the
+        instructions with which it is merged; -1 for none."""
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(self.order))
         head = self.head[self.order]
@@ -221,7 +222,8 @@ class _Distribution:
 
     def distribute(self, loops: Loops) -> None:
         """Reorder loops if some of their instructions can be merged. The loops have the same depth,
-        and equally many iterations and rows; the first iteration may have more rows."""
+        and equally many iterations and instructions; the first iteration may have more
+        instructions."""
         depth, count, width = (int(column[0]) for column in loops[:3])
         more = loops.end - loops.begin - count * width
         for k in np.flatnonzero(more > 0).tolist():
@@ -244,11 +246,11 @@ class _Distribution:
                 self._reorder(places[same], rows[same].reshape(-1, count * width), plan)
 
     def _reorder(self, places: Array, rows: Array, plan: LoopPlan) -> None:
-        """Reorder the rows of loops that share a plan, except loops whose iterations depend on each
-        other.
+        """Reorder the instructions of loops that share a plan, except loops whose iterations depend
+        on each other.
 
-            `rows`: rows[n] are the rows of loop n
-            `places`: places[n] are the positions of these rows in `order`"""
+            `rows`: rows[n] are the instructions of loop n
+            `places`: places[n] are the positions of these instructions in `order`"""
         accesses = Accesses(self.columns.start, self.columns.operands, self.reads, *self.boxes.near)
         free = independent.over(rows.size)(rows, plan.segment, accesses, self.writer)
         rows = rows[free]
@@ -259,11 +261,11 @@ class _Distribution:
         self.order[places[free]] = rows[:, plan.order]
 
     def _zeros_before(self, begin: int, more: int, width: int) -> None:
-        """Move rows that read nothing from the first iteration to before the loop, if there are
-        exactly `more`: they fill a tile with zeros.
+        """Move instructions that read nothing from the first iteration to before the loop, if there
+        are exactly `more`: they fill a tile with zeros.
 
         `begin`: the position in `order` at which the loop begins
-        `more`: how many rows the first iteration has in addition to `width` rows"""
+        `more`: how many instructions the first iteration has in addition to `width` instructions"""
         first = self.order[begin : begin + more + width]
         reads = self.reads[first] > 0
         if (~reads).sum() == more:
@@ -272,8 +274,8 @@ class _Distribution:
     def _plan(self, rows: Array, depth: int, alike: Array) -> LoopPlan | None:
         """Return the way to reorder a loop, or None if the loop stays unchanged.
 
-        `rows`: the rows of the loop, shape (iterations, rows of an iteration)
-        `alike`: alike[j] is True if row j makes the same call in all iterations"""
+        `rows`: the instructions of the loop, shape (iterations, instructions of an iteration)
+        `alike`: alike[j] is True if instruction j makes the same call in all iterations"""
         first, count = rows[0], len(rows)
         call = self.columns.call[first]
         small = self.size[call] * count <= self.most
@@ -294,19 +296,19 @@ class _Distribution:
         return LoopPlan(order, heads.reshape(-1), np.where(joined > 1, -1, segment))
 
     def _operands(self, rows: Array) -> Array:
-        """Return the boxes of the operands of rows, shape (rows, operands). All of these rows must
-        have equally many operands."""
+        """Return the boxes of the operands of instructions, shape (instructions, operands). All of
+        these instructions must have equally many operands."""
         start = self.columns.start
         count = int(start[rows[0] + 1] - start[rows[0]])
         boxes: Array = self.columns.operands[start[rows][:, None] + np.arange(count)]
         return boxes
 
     def _can_merge(self, rows: Array) -> bool:
-        """Return whether the corresponding rows of all iterations can be merged.
+        """Return whether the corresponding instructions of all iterations can be merged.
 
-        An operand has the same bytes in all rows, or different bytes in each row. Results have
-        different bytes. Operands in PSUM have the same, because separate tiles are in different
-        banks."""
+        An operand has the same bytes in all instructions, or different bytes in each instruction.
+        Results have different bytes. Operands in PSUM have the same, because separate tiles are in
+        different banks."""
         boxes, areas = self._operands(rows), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)

@@ -26,11 +26,12 @@ class AreaUses(NamedTuple):
 
 
 class ContentNotes(NamedTuple):
-    """Notes for `contents` about the instructions that use an area, numbered from 0 (rows).
+    """Notes for `contents` about the instructions that use an area, numbered from 0.
 
-    `last`: last[b] is the last row that wrote box b; -1 for none
-    `kept`: its running sum is the number of earlier values that are still read at a row or later
-    `wrote`: flags the rows that write"""
+    `last`: last[b] is the last instruction that wrote box b; -1 for none
+    `kept`: its running sum is the number of earlier values that are still read at an instruction or
+        later
+    `wrote`: flags the instructions that write"""
 
     last: Array
     kept: Array
@@ -72,8 +73,8 @@ def contents(
 
 @borrowing
 def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
-    """Return the first row that wrote the current contents of a box; -1 for none. A write of the
-    whole box replaces earlier contents."""
+    """Return the first instruction that wrote the current contents of a box; -1 for none. A write
+    of the whole box replaces earlier contents."""
     near, start = accesses.near, accesses.near_start
     latest: Any = -1
     first: Any = np.iinfo(np.int64).max

@@ -22,10 +22,11 @@ def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) 
     If an iteration uses bytes that another iteration writes, the user and the writer must be in the
     same segment, because a segment keeps the order of its iterations.
 
-    `rows`: rows[n] are the rows of loop n, iteration by iteration. A row is an instruction.
-    `segment`: segment[j] is the segment of row j of an iteration; -1 for a row that is merged over
-        all iterations. The iterations may share no bytes that such a row writes.
-    `accesses`: the boxes that rows read and write
+    `rows`: rows[n] are the instructions of loop n, iteration by iteration
+    `segment`: segment[j] is the segment of instruction j of an iteration; -1 for an instruction
+        that is merged over all iterations. The iterations may share no bytes that such an
+        instruction writes.
+    `accesses`: the boxes that instructions read and write
     `writer`: one entry for each box, which is -1 before and after the call"""
     start, operands, inputs, near, near_start = accesses
     apart = np.ones(rows.shape[0], np.bool_)
@@ -49,8 +50,8 @@ def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) 
 
 @borrowing
 def _in_order(writer: Any, r: int, segment: Array) -> Any:
-    """Return whether rows `writer` (-1: none) and `r` stay in order: they are in one iteration, or
-    in the same segment and not merged."""
+    """Return whether instructions `writer` (-1: none) and `r` stay in order: they are in one
+    iteration, or in the same segment and not merged."""
     width = segment.shape[0]
     current = segment[r % width]
     return (

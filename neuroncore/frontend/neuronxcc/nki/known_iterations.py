@@ -3,10 +3,10 @@ an earlier iteration that Python executed: its instructions were issued and reco
 way.
 
 A made iteration differs from the template only in numbers: indices and offsets (the numbers of the
-template), and the numbers that identify storages. Therefore all rows and marks of the iteration are
-written to the record at once, and a tile that several instructions use is made once.
+template), and the numbers that identify storages. Therefore all instructions and marks of the
+iteration are written to the record at once, and a tile that several instructions use is made once.
 
-A row is the record of one instruction; it consists of words of 8 bytes. Marks show in the record
+The record of an instruction consists of words of 8 bytes. Marks show in the record
 where the iterations of parallel loops begin and end. A block is a tile of a tensor with axes before
 the partition axis (`blocks`). An event is an instruction, a new storage, or the start or end of an
 inner loop or of an iteration of the inner loop.
@@ -57,7 +57,7 @@ from neuroncore.memory.storage import Memory, Storage
 from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
-# counters: the number of rows before the iteration, the number of words of marks before the
+# counters: the number of instructions before the iteration, the number of words of marks before the
 # iteration, and the same number with a minus sign
 COUNT, LENGTH, LESS, COUNTERS = range(4)
 MARK = 3  # the words of a mark at the begin or the end of an iteration
@@ -105,7 +105,7 @@ class _Known:
     def __init__(self, step: IssuedStep, again: Again) -> None:
         self.step, self.again, self.is_noted = step, again, False
         self.dst = 0  # the number of the tile that the instruction writes
-        self.words = 0  # words of rows, up to the end of this instruction's row
+        self.words = 0  # words of the record, up to the end of this instruction
         self.marks = 0  # words of marks before this instruction
         # for each tile: its number, kind and place of its storage, geometry, position of its offset
         self.new: list[tuple[int, int, Any, Any, int]] = []
@@ -245,7 +245,7 @@ class KnownIterations:
         return tile
 
     def _row(self, known: _Known) -> None:
-        """Add the words of an instruction's row."""
+        """Add the words of an instruction."""
         again, operands, rows = known.again, known.step.operands, self._rows
         # words that differ between iterations, and the elements that are added to them
         changed: dict[int, int] = {}
@@ -278,8 +278,8 @@ class KnownIterations:
         self, core: Core, state: Running, loop_run: LoopRun, values: Sequence[int],
         numbers: Numbers, storages_of: Callable[[list[int]], list[Storage] | None],
     ) -> int:  # fmt: skip
-        """Execute successive iterations, and write their rows and marks to the record. Return the
-        number of iterations.
+        """Execute successive iterations, and write their instructions and marks to the record.
+        Return the number of iterations.
 
         `values`: the values of the loop variable
         `numbers`: the template's numbers in each iteration, one row per iteration
@@ -349,7 +349,7 @@ class KnownIterations:
     ) -> None:  # fmt: skip
         """Add the events of an iteration to the notes.
 
-        `begun`: the byte of the record at which the iteration's rows begin
+        `begun`: the byte of the record at which the iteration's instructions begin
         `value`: the loop variable
         `numbers`: the values of the template's numbers
         `numbered`: the ids of `storages`, followed by the ids of the new storages"""
@@ -371,7 +371,7 @@ class KnownIterations:
         notes.end_iteration()
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """Yield (begin, end) for each instruction: its row has the words from begin to end
+        """Yield (begin, end) for each instruction: its record has the words from begin to end
         (exclusive)."""
         begin = 0
         for event in self._events:
@@ -382,14 +382,14 @@ class KnownIterations:
     def _write(
         self, loop: int | None, values: Sequence[int], numbers: Numbers, numbered: list[list[int]]
     ) -> None:
-        """Write the rows and marks of iterations to the record.
+        """Write the instructions and marks of iterations to the record.
 
         `loop`: the number of the loop in the marks, or None if its iterations have no marks
         `numbers`: the numbers of each iteration, one row per iteration
         `numbered`: the ids of the storages of each iteration, one row per iteration
 
         `_last` describes what the last iteration writes: the number of instructions, the words of
-        their rows, and the words of marks inside the iteration."""
+        their instructions, and the words of marks inside the iteration."""
         program, count, (issued, words, marks) = self._program, len(numbered), self._last
         begins = np.empty((count, 0 if loop is None else MARK), np.int64)
         ends, written = np.zeros_like(begins), program.data.iterations

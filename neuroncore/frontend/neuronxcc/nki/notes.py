@@ -49,7 +49,7 @@ class NotedStep(NamedTuple):
     # whether a product adds to the contents of its destination; None for other instructions
     continues: bool | None
     site: Born
-    row: bytes  # the row of the instruction in the record
+    row: bytes  # the record of the instruction
 
 
 class StorageKind(NamedTuple):
@@ -142,12 +142,11 @@ class Notes:
 
     @property
     def written(self) -> int:
-        """The number of bytes of all rows in the record so far. A row is the record of one
-        instruction."""
+        """The number of bytes of all instructions in the record so far."""
         return 0 if self.core.program is None else self.core.program.rows.size
 
     def rows_from(self, begun: int) -> bytes:
-        """Return the bytes of the record's rows from byte `begun` to the end."""
+        """Return the bytes of the record's instructions from byte `begun` to the end."""
         program = self.core.program
         return b"" if program is None else bytes(program.rows.since(begun))
 
@@ -176,8 +175,7 @@ class Notes:
         self.note(NewBlock(tensor, block, depth, site, kind_of(storage), storage.id))
 
     def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool, begun: int) -> None:
-        """Note an instruction that has been issued. Its row begins at byte `begun` of the record's
-        rows."""
+        """Note an instruction that has been issued. Its record begins at byte `begun`."""
         operands, others = [], []
         for key, value in arguments.items():
             if isinstance(value, Tile):

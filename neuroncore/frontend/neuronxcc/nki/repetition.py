@@ -32,7 +32,7 @@ Numbers = npt.NDArray[np.int64]
 # kinds of storages: MADE by the iteration; BLOCK, of a block that exists before the iteration;
 # FIXED, any other
 MADE, BLOCK, FIXED = range(3)
-WORD = 8  # bytes of a number in a row of a record
+WORD = 8  # bytes of a number in a record
 
 
 # facts about an instruction: the arguments that are not tiles, whether it accumulates, whether it
@@ -82,9 +82,9 @@ class Again(NamedTuple):
 
     `arguments`: the argument of each parameter
     `slots`: the position of each tile in `arguments`
-    `row`: the numbers of the instruction's row
-    `windows`: for each tile in the row, the pair (first position in `row`, position of the tile
-        among the instruction's operands)"""
+    `row`: the numbers of the recorded instruction
+    `windows`: for each tile in the instruction, the pair (first position in `row`, position of the
+        tile among the instruction's operands)"""
 
     call: Call
     execute: Callable[..., Any]
@@ -95,18 +95,16 @@ class Again(NamedTuple):
 
 
 def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
-    """Return how to repeat the instruction with the row `written`, whose arguments `names` are
-    tiles.
+    """Return how to repeat the instruction that is recorded as `written`, whose arguments `names`
+    are tiles.
 
-    Return None if the row lacks one of them, or if one is known only at run time."""
+    Return None if the record lacks one of them, or if one is known only at run time."""
     line, index = unpack_from("<ii", written)
     call = program.calls[~index]
     execution, windows = plan(call), [*call.reads, *call.writes]
     if call.dynamic or execution.loads >= 0 or {*names} != {*windows} or call.pack is None:
         return None
-    if len(written) != WORD * (
-        1 + 3 * len(windows) + call.has_values
-    ):  # rows of several instructions
+    if len(written) != WORD * (1 + 3 * len(windows) + call.has_values):  # several instructions
         return None
     row = [line, index, *unpack_from(f"<{len(written) // WORD - 1}q", written, WORD)]
     arguments = execution.constants.copy()

@@ -136,7 +136,8 @@ class Marks:
     def end(self) -> None:
         self._mark(~self.number, 0)
         if self._state.pending is not None:
-            # the rows of the delayed call come later, and would count as rows of the next iteration
+            # the delayed call issues its instructions later: they would count for the next
+            # iteration
             self._program = None
 
     def _mark(self, loop: int, value: int) -> None:

@@ -223,7 +223,7 @@ class _Layout:
         self.chip: list[tuple[int, int]] = []
         self.still: list[int] = []  # positions of offsets that must not change
         self.made: dict[int, int] = {}  # by id of a new storage: its place among the new storages
-        self.more: dict[int, Any] = {}  # by event: its row, or the kind of its storage
+        self.more: dict[int, Any] = {}  # by event: its record, or the kind of its storage
         self._last: dict[int, int] = {}  # by new tile: the last event that uses it
         self.fits = all(map(self._add, events))
         self.ends: dict[int, list[int]] = {}  # by event: the new tiles that no later event uses

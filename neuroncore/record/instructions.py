@@ -1,4 +1,4 @@
-"""Reads the rows of a program, one by one, as instructions.
+"""Reads the instructions of a recorded program one by one.
 
 Registers are computed again from the values that instructions load. All other values are the
 recorded values."""
@@ -22,7 +22,8 @@ from neuroncore.record.program import Program
 
 class Registers:
     """The values of a program's registers, by number. A register is a constant, is loaded, or is
-    computed from earlier registers. `loaded` maps rows to the values that they have loaded."""
+    computed from earlier registers. `loaded` maps instructions to the values that they have
+    loaded."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers
@@ -53,7 +54,7 @@ class Registers:
         self.loaded[row] = wrapped(value)
 
     def back_to(self, row: int) -> None:
-        """Forget the values that this row and later rows have loaded."""
+        """Forget the values that this and later instructions have loaded."""
         self.loaded = {at: value for at, value in self.loaded.items() if at < row}
         self._values.clear()
 
@@ -83,8 +84,8 @@ class Window(NamedTuple):
     moves: tuple[Move, ...] = ()
 
 
-class Row(NamedTuple):
-    """One instruction.
+class Recorded(NamedTuple):
+    """One recorded instruction.
 
     `call`: the distinct instruction, without data
     `line`: the number of the source line
@@ -100,8 +101,8 @@ class Row(NamedTuple):
     offsets: Sequence[RegisterId]
 
 
-class Rows:
-    """The rows of one program."""
+class Instructions:
+    """The instructions of one program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -113,17 +114,18 @@ class Rows:
             self._moves.setdefault(number, []).append(Move(*move))
         self._window = lru_cache(1 << 12)(self._made)
         self._values = lru_cache(1 << 12)(self._read)
-        self._last: tuple[int, Row] | None = None  # the last row that was read, and its number
+        # the last instruction that was read, and its number
+        self._last: tuple[int, Recorded] | None = None
 
     def __len__(self) -> int:
         return len(self.program)
 
-    def __getitem__(self, number: int) -> Row:
+    def __getitem__(self, number: int) -> Recorded:
         if self._last is None or self._last[0] != number:
             self._last = number, self._row(number)
         return self._last[1]
 
-    def _row(self, number: int) -> Row:
+    def _row(self, number: int) -> Recorded:
         index, line, *rest = self._rows[self._begins[number] : self._begins[number + 1]].tolist()
         call = self.program.calls[index]
         values = self._values(rest[-1]) if call.has_values else ()
@@ -133,7 +135,7 @@ class Rows:
         numbers = (*rest[:first], *rest[call.inputs : last])
         windows = {name: self._window(at) for name, at in zip(names, numbers, strict=True)}
         indices = [self._window(at) for at in rest[first : call.inputs]]
-        return Row(call, line, windows, indices, named, values[len(named) :])
+        return Recorded(call, line, windows, indices, named, values[len(named) :])
 
     def of_leaf(self, leaf: Leaf) -> Window:
         """Return the Window of a tensor that the kernel returns."""
@@ -154,7 +156,7 @@ class Rows:
 
 
 def last_uses(program: Program) -> dict[int, int]:
-    """Return the last row that uses each storage, by number of the storage."""
+    """Return the last instruction that uses each storage, by number of the storage."""
     columns = program.columns()
     rows = owners(columns.start)
     tensors = program.windows().storage[program.operand_windows()]
