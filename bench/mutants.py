@@ -4,15 +4,14 @@
 
 A mutant is a copy of the tree with one fault. `mutants.toml` lists some faults as patches, and
 files in which other faults are drawn at random by a seed: changes of a comparison, a sign, an
-argument, a part of a key, or a statement. A room is a folder of neuroncore/. The tests for each
-room must pass without a mutant. The limit for a mutant is TIMES as long as these tests take, and at
-least LEAST seconds. A mutant is killed if a test fails, if `bench.programs` finds a difference in
-COUNT random programs (3,000 by default), or if tests or programs exceed the limit ("time"). The
+argument, a part of a key, or a statement. A package is a folder of neuroncore/. The tests for each
+package must pass without a mutant. The limit for a mutant is TIMES as long as these tests take, and
+at least LEAST seconds. A mutant is killed if a test fails, if `bench.programs` finds a difference
+in COUNT random programs (3,000 by default), or if tests or programs exceed the limit ("time"). The
 results are appended to FILE; a mutant that is in FILE already is not run again.
 
-The script prints a table by room, and the mutants that survive. A fault that no test can detect is
-not in `mutants.toml`.
-"""
+The script prints a table by package, and the mutants that survive. A fault that no test can detect
+is not in `mutants.toml`."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ class Mutant:
         return f"{self.file}: {_line(self.old)} -> {_line(self.new)}"
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         return self.file.split("/")[1]
 
     def apply(self, tree: Path) -> None:
@@ -272,10 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     limits: dict[str, float] = {}
     for n, one in enumerate(asked, 1):
         if one.name not in results:
-            tests = entries["tests"][one.room]
-            if one.room not in limits:
-                limits[one.room] = max(LEAST, TIMES * seconds_without(tests, tree))
-            results[one.name] = killed_by(one, tests, given.programs, limits[one.room], tree)
+            tests = entries["tests"][one.package]
+            if one.package not in limits:
+                limits[one.package] = max(LEAST, TIMES * seconds_without(tests, tree))
+            results[one.name] = killed_by(one, tests, given.programs, limits[one.package], tree)
             with given.results.open("a") as file:
                 print(json.dumps({"mutant": one.name, "killed_by": results[one.name]}), file=file)
         print(f"{n} of {len(asked)}  {results[one.name] or 'SURVIVES':9} {one.name}", flush=True)
@@ -290,13 +289,13 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _report(asked: Sequence[Mutant], results: dict[str, str]) -> int:
-    """Print how many mutants of each room are killed, and the mutants that survive. Return 1 if a
-    mutant survives, otherwise 0."""
-    print(f"\n{'room':12}{'mutants':>9}{'tests':>9}{'programs':>9}{'time':>9}{'survive':>9}")
-    for room in sorted({one.room for one in asked}):
-        own = Counter(results[one.name] for one in asked if one.room == room)
+    """Print how many mutants of each package are killed, and the mutants that survive. Return 1 if
+    a mutant survives, otherwise 0."""
+    print(f"\n{'package':12}{'mutants':>9}{'tests':>9}{'programs':>9}{'time':>9}{'survive':>9}")
+    for package in sorted({one.package for one in asked}):
+        own = Counter(results[one.name] for one in asked if one.package == package)
         counts = own.total(), own["tests"], own["programs"], own["time"], own[""]
-        print(f"{room:12}" + "".join(f"{count:9}" for count in counts))
+        print(f"{package:12}" + "".join(f"{count:9}" for count in counts))
     alive = [one for one in asked if not results[one.name]]
     print(f"{len(asked) - len(alive)} of {len(asked)} are killed")
     for one in alive:

@@ -19,14 +19,14 @@ architecture = module("architecture")
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {*module("functions").pages()}
-ON_TOP = 10  # modules of neuroncore/ itself: what every room reads
+ON_TOP = 10  # modules of neuroncore/ itself: what every package reads
 LONGEST = 60  # lines of a function
 MODULE = 500  # lines of a file
 FIRST = 150  # modules that a first run loads: each costs a part of the start
 POSITIONAL = 8  # arguments that a reader can still distinguish
 
 
-def rooms():
+def packages():
     """Every folder of modules."""
     for folder in ("neuroncore", "isa"):
         yield from sorted({file.parent for file in (ROOT / folder).rglob("*.py")})
@@ -95,24 +95,24 @@ def test_the_page_shows_the_current_path_of_an_instruction(capsys):
     assert float(capsys.readouterr().out) > 0
 
 
-def test_every_room_has_a_sentence():
+def test_every_package_has_a_sentence():
     told = [
-        room
-        for layer in architecture.floors()
+        package
+        for layer in architecture.layers()
         for each in layer
-        for room in architecture.inside(each)
+        for package in architecture.inside(each)
     ]
-    packages = {room for room in rooms() if "alias" not in room.parts}
-    named = {ROOT.joinpath(*room.split(".")) for room in told}
-    new = {*map(str, packages - named - {ROOT / "neuroncore"})}
-    assert not new, f"add these rooms to a layer of pyproject.toml: {new}"
-    for room in told:
-        assert 10 < len(architecture.sentence(room)) < 150, room
+    known = {package for package in packages() if "alias" not in package.parts}
+    named = {ROOT.joinpath(*package.split(".")) for package in told}
+    new = {*map(str, known - named - {ROOT / "neuroncore"})}
+    assert not new, f"add these packages to a layer of pyproject.toml: {new}"
+    for package in told:
+        assert 10 < len(architecture.sentence(package)) < 150, package
 
 
-def test_the_top_folder_has_only_modules_that_every_room_uses():
+def test_the_top_folder_has_only_modules_that_every_package_uses():
     top = [file for file in (ROOT / "neuroncore").glob("*.py") if file.name != "__init__.py"]
-    assert len(top) <= ON_TOP, f"at most {ON_TOP} modules; move others into a room: {top}"
+    assert len(top) <= ON_TOP, f"at most {ON_TOP} modules; move others into a package: {top}"
 
 
 def test_calls_of_lazy_modules_are_typed():
@@ -121,11 +121,11 @@ def test_calls_of_lazy_modules_are_typed():
     assert not found, f"import lazy modules under TYPE_CHECKING, so that they have types: {found}"
 
 
-def test_no_two_modules_of_a_room_differ_by_an_ending():
-    for room in rooms():
-        names = sorted({f.stem for f in room.iterdir() if f.suffix == ".py" or f.is_dir()})
+def test_no_two_modules_of_a_package_differ_by_an_ending():
+    for package in packages():
+        names = sorted({f.stem for f in package.iterdir() if f.suffix == ".py" or f.is_dir()})
         alike = [pair for pair in combinations(names, 2) if stem(pair[0]) == stem(pair[1])]
-        assert not alike, f"rename a module of each pair in {room}: {alike}"
+        assert not alike, f"rename a module of each pair in {package}: {alike}"
 
 
 FIRST_RUN = """

@@ -101,11 +101,11 @@ NKI has two dialects: today's API, and the older API `neuronxcc.nki`. Both issue
 instructions, under different names. With `--precision`, each instruction is also executed in
 float64. `neuroncore score` schedules saved records.
 
-## Rooms
+## Packages
 
-A room is a folder of `neuroncore/`. Each room has a floor, and imports only from lower floors. The
-floors are the layers in `pyproject.toml`, and `lint-imports` checks them. The table has the first
-sentence of each room's docstring.
+Each package (a folder of `neuroncore/`) is in a layer, and imports only from lower layers. The
+layers are listed in `pyproject.toml`, and `lint-imports` checks them. The table has the first
+sentence of each package's docstring.
 
 """
 
@@ -138,35 +138,35 @@ def linter() -> dict[str, list[dict[str, object]]]:
     return found
 
 
-def floors() -> list[list[str]]:
-    """Return the modules of each floor, from the top."""
-    layers = linter()["contracts"][0]["layers"]
-    assert isinstance(layers, list)
-    return [layer.replace(" ", "").split("|") for layer in layers]
+def layers() -> list[list[str]]:
+    """Return the modules of each layer, from the top."""
+    listed = linter()["contracts"][0]["layers"]
+    assert isinstance(listed, list)
+    return [layer.replace(" ", "").split("|") for layer in listed]
 
 
-def rooms() -> Iterator[str]:
-    yield "| floor | room | contents |"
+def packages() -> Iterator[str]:
+    yield "| layer | package | contents |"
     yield "| --- | --- | --- |"
-    count = len(floors())
-    for number, modules in enumerate(floors()):
-        for module in (room for each in modules for room in inside(each)):
+    count = len(layers())
+    for number, modules in enumerate(layers()):
+        for module in (package for each in modules for package in inside(each)):
             name = module.removeprefix("neuroncore.")
             yield f"| {count - number} | `{name}` | {sentence(module)} |"
 
 
 def inside(module: str) -> list[str]:
-    """Return a room and the rooms in it."""
+    """Return a package and the packages in it."""
     place = ROOT.joinpath(*module.split("."))
     files = sorted(place.rglob("__init__.py")) if place.is_dir() else [place.with_suffix(".py")]
     files = [file for file in files if "alias" not in file.relative_to(ROOT).parts]
     found = (file.parent if place.is_dir() else file.with_suffix("") for file in files)
-    return [".".join(room.relative_to(ROOT).parts) for room in found]
+    return [".".join(package.relative_to(ROOT).parts) for package in found]
 
 
 def page() -> str:
     others = "\n".join(f"* {contract['name']}" for contract in linter()["contracts"][1:])
-    return HEAD.format(path=PATH) + "\n".join(rooms()) + "\n" + TAIL.format(contracts=others)
+    return HEAD.format(path=PATH) + "\n".join(packages()) + "\n" + TAIL.format(contracts=others)
 
 
 if __name__ == "__main__":

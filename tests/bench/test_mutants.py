@@ -45,7 +45,7 @@ def test_every_fault_of_the_list_fits_a_current_file_and_can_be_compiled():
         changed = text[: one.at] + one.new.encode() + text[one.at + len(one.old.encode()) :]
         ast.parse(changed)
         assert changed != text
-        assert one.room in ENTRIES["tests"]
+        assert one.package in ENTRIES["tests"]
     assert all((ROOT / test).exists() for tests in ENTRIES["tests"].values() for test in tests)
 
 
