@@ -4,7 +4,7 @@ A range has two factors: 80 % of measurements are expected to be between these m
 estimate. The range comes from the errors of other estimates in the same class. A class has four
 properties:
 
-* whether the compiled form, which is the program after the compiler's changes, is certain;
+* whether the compiled program, which is the program after the compiler's changes, is certain;
 * the order in which the compiler issues instructions: one for the older API (`neuronxcc.nki`), and
   one for each launch path of today's API (`nki`);
 * the writer of DMA descriptors (which depends on the compiler's release and flags);
@@ -52,7 +52,7 @@ FILE = Path(__file__).with_name("ranges.toml")
 TAIL = 0.095
 BORROWED = 30.0
 BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
-# The compiled form is uncertain if the older API's compiler is assumed to omit at least this
+# The compiled program is uncertain if the older API's compiler is assumed to omit at least this
 # fraction of the instructions, or if there are more instructions than this.
 LEFT_OUT = 0.1
 MANY = 50_000
@@ -62,8 +62,8 @@ ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 class Kind(NamedTuple):
     """The class of an estimate: the limit, the order in which the compiler issues instructions, the
-    writer of descriptors (`Policy.writer`), and the reason why the compiled form is uncertain, or
-    ""."""
+    writer of descriptors (`Policy.writer`), and the reason why the compiled program is uncertain,
+    or ""."""
 
     limit: str
     order: str
@@ -133,16 +133,16 @@ def limit_of(timeline: Timeline) -> str:
 
 
 def doubt_of(timeline: Timeline) -> str:
-    """Return the reason why the compiled form of a core's program is uncertain, or "".
+    """Return the reason why the compiled program of a core is uncertain, or "".
 
     Estimates with such a reason had errors two to three times as large as other estimates."""
-    form = timeline.compiled
-    if not form.policy.rewrites or not len(timeline.queue):
+    compiled = timeline.compiled
+    if not compiled.policy.rewrites or not len(timeline.queue):
         return ""
-    if form.moves.bytes_of(SAVED) or form.moves.bytes_of(RELOADED):
+    if compiled.moves.bytes_of(SAVED) or compiled.moves.bytes_of(RELOADED):
         return "tiles are spilled"
     # Copies out of PSUM that readers bypass are certain: profiles show them.
-    left_out = float(np.mean(form.fate == REPEATED))
+    left_out = float(np.mean(compiled.fate == REPEATED))
     if left_out >= LEFT_OUT:
         return f"the compiler is assumed to omit {left_out:.0%} of the instructions"
     if len(timeline.queue) >= MANY:
@@ -166,8 +166,8 @@ def classes(kind: Kind) -> Sequence[str]:
     """Return the names of the five classes of an estimate, from all estimates to the narrowest
     class.
 
-    In each class, one more property is the same: whether the compiled form is certain, the order of
-    the compiler, the writer of descriptors, and the limit."""
+    In each class, one more property is the same: whether the compiled program is certain, the order
+    of the compiler, the writer of descriptors, and the limit."""
     form = IN_DOUBT if kind.doubt else KNOWN
     ordered = f"{kind.order} {form}"
     written = f"{ordered}, descriptors by {kind.descriptors}"

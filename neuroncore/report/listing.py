@@ -20,7 +20,7 @@ LEFT_OUT = {
 }
 
 
-def listing(form: Compiled) -> Iterator[str]:
+def listing(compiled: Compiled) -> Iterator[str]:
     """Yield a row for each source line and each kind of instruction on it, in order of first use.
 
     A row shows the number of instructions on each queue, and how many remain if some are merged. It
@@ -28,52 +28,55 @@ def listing(form: Compiled) -> Iterator[str]:
 
     Then yield a row for each transfer that the compiler adds for tiles that do not fit: the tile,
     its size, and the source line before which it runs."""
-    columns = form.program.columns()
+    columns = compiled.program.columns()
     line, call = columns.line, columns.call
     pairs, first, pair_of = np.unique(
         np.column_stack((line, call)), axis=0, return_index=True, return_inverse=True
     )
-    names = [form.program.calls[c].name for c in pairs[:, 1].tolist()]
+    names = [compiled.program.calls[c].name for c in pairs[:, 1].tolist()]
     kinds: dict[tuple[int, str], list[int]] = {}
     for k in np.argsort(first).tolist():
         kinds.setdefault((int(pairs[k, 0]), names[k]), []).append(k)
     for (number, name), pair_numbers in kinds.items():
         members = np.flatnonzero(np.isin(pair_of.reshape(-1), pair_numbers))
-        place = form.program.place(number).short
-        yield f"{place:24} {name:22} {', '.join(_words(form, members))}"
-    yield from _added(form)
+        place = compiled.program.place(number).short
+        yield f"{place:24} {name:22} {', '.join(_words(compiled, members))}"
+    yield from _added(compiled)
 
 
-def _added(form: Compiled) -> Iterator[str]:
+def _added(compiled: Compiled) -> Iterator[str]:
     """Yield a row for each kind of transfer that the compiler adds for a tile before a source line.
 
     Then yield a row with the bytes of each kind."""
-    moves, boxes = form.moves, form.program.boxes()
+    program, moves = compiled.program, compiled.moves
+    boxes = program.boxes()
     if not len(moves.kind):
         return
     _, box = np.unique(boxes.pieces.of_box, return_index=True)  # one box of each piece
     tile = boxes.areas.kind[boxes.areas.of_box[box[moves.piece]]]
     columns_of_moves = np.column_stack(
-        (form.program.columns().line[moves.before], moves.kind, tile, moves.nbytes)
+        (program.columns().line[moves.before], moves.kind, tile, moves.nbytes)
     )
     kinds, first, count = np.unique(columns_of_moves, axis=0, return_index=True, return_counts=True)
     for k in np.argsort(first).tolist():
         line, kind, tile_kind, nbytes = kinds[k].tolist()
         area = boxes.areas.kinds[tile_kind]
-        made_at = f" of {form.program.place(area.line).short}" if area.line >= 0 else ""
+        made_at = f" of {program.place(area.line).short}" if area.line >= 0 else ""
         yield (
-            f"{form.program.place(line).short:24} {ADDED[kind]:22} {count[k]:,} of {size(nbytes)} "
+            f"{program.place(line).short:24} {ADDED[kind]:22} {count[k]:,} of {size(nbytes)} "
             f"by DMA: {area.name or 'a tile'}{made_at}"
         )
     saved, reloaded, reread = (size(moves.bytes_of(k)) for k in range(len(ADDED)))
     yield f"spilled {saved}, reloaded {reloaded}, loaded again {reread}"
 
 
-def _words(form: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
-    fate = form.fate[members]
+def _words(compiled: Compiled, members: npt.NDArray[np.intp]) -> Iterator[str]:
+    fate = compiled.fate[members]
     issued = members[fate == ISSUED]
-    counts = np.bincount(form.queue[issued], minlength=len(QUEUES)).tolist()
-    heads = np.bincount(form.queue[issued[form.heads[issued] < 0]], minlength=len(QUEUES)).tolist()
+    counts = np.bincount(compiled.queue[issued], minlength=len(QUEUES)).tolist()
+    heads = np.bincount(
+        compiled.queue[issued[compiled.heads[issued] < 0]], minlength=len(QUEUES)
+    ).tolist()
     for name, count, merged in zip(QUEUES, counts, heads, strict=True):
         if count:
             yield f"{count:,} on {name}" + (f", merged into {merged:,}" if merged < count else "")

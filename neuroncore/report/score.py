@@ -32,7 +32,7 @@ class ScoredPoint:
     bound: str  # the bottleneck that the table of measurements names
     limit: str  # the limit of the estimate (`estimate.limit_of`)
     order: str  # the order in which the compiler issues instructions
-    doubt: str  # the reason why the compiled form is uncertain, or ""
+    doubt: str  # the reason why the compiled program is uncertain, or ""
     chain: str
     spilled: bool
     measured_us: float

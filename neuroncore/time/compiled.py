@@ -148,7 +148,7 @@ def compiled(
 ) -> Compiled:
     """Return a program as the compiler changes it for a machine.
 
-    `like`: the compiled form for another machine; its order and merged instructions are reused
+    `like`: the compiled program for another machine; its order and merged instructions are reused
     `costs`: known costs of the first calls; the compiler must only reorder"""
     order, no_instruction = order or program.order, np.broadcast_to(NO_INSTRUCTION, len(program))
     policy, written = policy_of(program, order), program

@@ -57,46 +57,46 @@ class Prepared:
     collectives_placed: bool = False
 
 
-def prepared(form: Compiled, machine: Machine) -> Prepared:
+def prepared(compiled: Compiled, machine: Machine) -> Prepared:
     """Return a compiled program on a machine, ready to be timed."""
-    queues = _queues(form, form.queue)
-    work = _work(form, machine, queues)
-    waits = work.moves if form.policy.rewrites else np.ones(len(form.row), np.bool_)
-    sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
-    psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
-    if form.leaves_out:
-        work = _leave_out(work, form)
-    _block_at_barriers(work, form)
-    spilled_ns = spill_ns(form.moves, machine) if len(form.moves.kind) else 0.0
-    static = form.policy.rewrites and not form.policy.generates(machine)
-    stores = semaphores.final_stores(form, work) if static else NO_STORES
-    return Prepared(form, work, queues, sbuf, psum, spilled_ns, stores)
+    queues = _queues(compiled, compiled.queue)
+    work = _work(compiled, machine, queues)
+    waits = work.moves if compiled.policy.rewrites else np.ones(len(compiled.row), np.bool_)
+    sbuf = _wait_for_space(compiled, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
+    psum = _wait_for_space(compiled, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
+    if compiled.leaves_out:
+        work = _leave_out(work, compiled)
+    _block_at_barriers(work, compiled)
+    spilled_ns = spill_ns(compiled.moves, machine) if len(compiled.moves.kind) else 0.0
+    static = compiled.policy.rewrites and not compiled.policy.generates(machine)
+    stores = semaphores.final_stores(compiled, work) if static else NO_STORES
+    return Prepared(compiled, work, queues, sbuf, psum, spilled_ns, stores)
 
 
-def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
-    """Return `known` with the costs of `form`, its compiled form with other costs.
+def costed(known: Prepared, compiled: Compiled, machine: Machine) -> Prepared:
+    """Return `known` with the costs of `compiled`, the same compiled program at other costs.
 
     `machine`: must have the same memories
 
     The compiler must not leave out any instruction."""
-    work = known.work._replace(**_costs(form, machine))
-    return replace(known, compiled=form, work=work)
+    work = known.work._replace(**_costs(compiled, machine))
+    return replace(known, compiled=compiled, work=work)
 
 
-def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
+def _work(compiled: Compiled, machine: Machine, queues: Queues) -> Work:
     """Return the times of each instruction, and its waits for data or for a required order."""
-    program, costs = form.program, _costs(form, machine)
-    first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
-    first, needs = _with(first, needs, *form.held.T)
+    program, costs = compiled.program, _costs(compiled, machine)
+    first, needs = _with(compiled.flow.first, compiled.flow.needs, *program.edges().T)
+    first, needs = _with(first, needs, *compiled.held.T)
     if "loop-drains" in program.assume:
         first, needs = _with(first, needs, *reported.drains(program, queues).T)
-    if form.policy.rewrites:
-        first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
-    previous = buffers.filled((len(form.row), len(QUEUES)), -1, np.int32)
-    previous[form.flow.overwriting] = form.flow.previous
+    if compiled.policy.rewrites:
+        first, needs = _with(first, needs, *members_waits(compiled.heads, first, needs))
+    previous = buffers.filled((len(compiled.row), len(QUEUES)), -1, np.int32)
+    previous[compiled.flow.overwriting] = compiled.flow.previous
     np.maximum(previous[:, SYNC], program.decided(), out=previous[:, SYNC])
     return Work(
-        queue=form.queue,
+        queue=compiled.queue,
         first=first,
         needs=needs,
         previous=previous,
@@ -105,19 +105,19 @@ def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
     )
 
 
-def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
+def _costs(compiled: Compiled, machine: Machine) -> dict[str, Array]:
     """Return the columns of `Work` that depend on costs, by name. The first of merged transfers
     moves the bytes of all."""
-    table, columns = form.table, {"kind": form.row, **form.table.kinds}
-    busy = _busy(form, machine)
-    if form.policy.rewrites:
-        merged = ((form.heads >= 0) & (table.lane[:, 0] >= 0).take(form.row)).nonzero()[0]
-        columns = own_kinds(columns, np.union1d(merged, form.heads[merged]))
-        kinds, heads = columns["kind"][merged], columns["kind"][form.heads[merged]]
+    table, columns = compiled.table, {"kind": compiled.row, **compiled.table.kinds}
+    busy = _busy(compiled, machine)
+    if compiled.policy.rewrites:
+        merged = ((compiled.heads >= 0) & (table.lane[:, 0] >= 0).take(compiled.row)).nonzero()[0]
+        columns = own_kinds(columns, np.union1d(merged, compiled.heads[merged]))
+        kinds, heads = columns["kind"][merged], columns["kind"][compiled.heads[merged]]
         np.add.at(columns["lane_ns"], heads, columns["lane_ns"][kinds])
         busy[merged] = columns["latency"][kinds] = columns["lane_ns"][kinds] = 0.0
         columns["lane"][kinds] = -1
-    loads = _table_loads(form)
+    loads = _table_loads(compiled)
     if len(loads):
         columns = own_kinds(columns, loads)
         columns["early"][columns["kind"][loads]] = machine.fixed.activation_table_ns
@@ -125,16 +125,16 @@ def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
     return {"busy": busy, **columns}
 
 
-def _busy(form: Compiled, machine: Machine) -> Array:
+def _busy(compiled: Compiled, machine: Machine) -> Array:
     """Return how many nanoseconds each instruction occupies its queue, without loads of activation
     tables. Merged instructions are set up once. Weights in the array are not loaded again."""
-    table, row = form.table, form.row
+    table, row = compiled.table, compiled.row
     busy_ns = spread(table.busy, row)
-    if form.policy.rewrites:
-        joined = form.heads >= 0
+    if compiled.policy.rewrites:
+        joined = compiled.heads >= 0
         busy_ns[joined] -= table.set_up_ns[row[joined]]
     if table.weights_ns.any():
-        loaded = form.flow.reload | table.picks_weights.take(row)
+        loaded = compiled.flow.reload | table.picks_weights.take(row)
         weights = np.where(loaded, table.weights_ns[row], 0.0)
         busy_ns = (
             np.maximum(busy_ns, weights) if machine.fixed.weights_hidden else busy_ns + weights
@@ -142,13 +142,13 @@ def _busy(form: Compiled, machine: Machine) -> Array:
     return busy_ns
 
 
-def _table_loads(form: Compiled) -> Array:
+def _table_loads(compiled: Compiled) -> Array:
     """Return the instructions that must first load their activation table."""
-    uses = (form.table.table >= 0) & (form.table.queue == SCALAR)
-    using: Array = uses.take(form.row).nonzero()[0]
+    uses = (compiled.table.table >= 0) & (compiled.table.queue == SCALAR)
+    using: Array = uses.take(compiled.row).nonzero()[0]
     if not len(using):
         return using
-    used = form.table.table[form.row[using]]
+    used = compiled.table.table[compiled.row[using]]
     changed = np.ones(len(using), np.bool_)
     changed[1:] = used[1:] != used[:-1]
     loads: Array = using[changed]
@@ -187,7 +187,7 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
 
 
 def _wait_for_space(
-    form: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
+    compiled: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
 ) -> int:
     """Let the tiles in one memory wait for space. Return the most bytes per partition in use at one
     time.
@@ -198,7 +198,7 @@ def _wait_for_space(
 
     The waits are added to `work.previous`. Tiles at addresses that the kernel chose may overlap.
     The result is at least their highest end address."""
-    program, accesses, areas = form.program, form.accesses, form.areas
+    program, accesses, areas = compiled.program, compiled.accesses, compiled.areas
     in_region = [kind.region is region for kind in areas.kinds]
     placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
     peak = 0
@@ -213,7 +213,7 @@ def _wait_for_space(
     if region is MemoryRegion.sbuf and "slices" in program.assume:
         pieces = program.boxes().pieces
         tile, size = pieces.of_box, _slice_sizes(pieces)
-    uses = allocation.BufferUses(accesses.start, accesses.operands, tile, size, form.queue)
+    uses = allocation.BufferUses(accesses.start, accesses.operands, tile, size, compiled.queue)
     # the memory of slots that are never used stays untouched
     number, ends, remaining, following = np.empty((4, len(size) + 1), np.int64)
     user, space = np.empty((2, len(size), len(QUEUES)), np.int32)
@@ -236,30 +236,30 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
     return (moves.bytes_of(SAVED) + moves.bytes_of(RELOADED)) / rate
 
 
-def _leave_out(work: Work, form: Compiled) -> Work:
+def _leave_out(work: Work, compiled: Compiled) -> Work:
     """Return the work in which the instructions that the compiler leaves out take no time. A
     repeated instruction waits only for the instruction that replaces it.
 
     The last writer of a tile replaces all writers of its repetition. Writers that merging has moved
     before it do not wait for it, because it may wait for them."""
-    left_out = (form.fate != ISSUED).nonzero()[0]
+    left_out = (compiled.fate != ISSUED).nonzero()[0]
     if not len(left_out):
         return work
     work = idle(work, left_out)
     work.shares[work.kind[left_out]] = False
-    repeated = np.flatnonzero(form.fate == REPEATED)
+    repeated = np.flatnonzero(compiled.fate == REPEATED)
     work.previous[repeated] = -1
-    repeated = repeated[form.instead[repeated] < repeated]
-    work.previous[repeated, work.queue[form.instead[repeated]]] = form.instead[repeated]
+    repeated = repeated[compiled.instead[repeated] < repeated]
+    work.previous[repeated, work.queue[compiled.instead[repeated]]] = compiled.instead[repeated]
     return work
 
 
-def _block_at_barriers(work: Work, form: Compiled) -> None:
+def _block_at_barriers(work: Work, compiled: Compiled) -> None:
     """Let each instruction of an engine wait for the latest barrier before it in its queue: an
     engine that waits for other cores begins nothing else. DMA rings continue."""
-    if not form.table.meets.any():
+    if not compiled.table.meets.any():
         return
-    barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
+    barrier = (compiled.table.meets & (compiled.table.lane[:, 0] < 0)).take(compiled.row)
     for q in set(work.queue[barrier].tolist()):
         instructions = np.flatnonzero(work.queue == q)
         last = np.maximum.accumulate(np.where(barrier[instructions], instructions, -1))
@@ -267,17 +267,17 @@ def _block_at_barriers(work: Work, form: Compiled) -> None:
         work.previous[instructions[1:], q] = np.maximum(blocked, last[:-1])
 
 
-def _queues(form: Compiled, queue: Array) -> Queues:
+def _queues(compiled: Compiled, queue: Array) -> Queues:
     """Return the queues and their limits. Instructions are in program order, except loads that the
     compiler sorts."""
-    policy = form.policy
+    policy = compiled.policy
     order = queue.astype(np.uint8).argsort(kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
     start[1:] = np.bincount(queue, minlength=len(QUEUES)).cumsum()
     if policy.by_first_use:
-        _sort_loads(form, queue, order, start)
-    if "loop-drains" in form.program.assume:
-        reported.sort_by_iterations(form.program, order, start)
+        _sort_loads(compiled, queue, order, start)
+    if "loop-drains" in compiled.program.assume:
+        reported.sort_by_iterations(compiled.program, order, start)
     limits = [(policy.window, policy.reach, 0)] * len(QUEUES)
     limits[LOADS] = policy.transfers, policy.transfers, 0
     limits[STORES] = policy.transfers, policy.transfers, policy.stores_in_flight
@@ -288,19 +288,19 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     return Queues(order, start, np.array(limits, np.int64))
 
 
-def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> None:
+def _sort_loads(compiled: Compiled, queue: Array, order: Array, start: Array) -> None:
     """Sort the loads of each queue by the first use of their data.
 
     `order`, `start`: queue q has the instructions order[start[q]:start[q + 1]]"""
     moves = queue == LOADS
-    if form.policy.software:
-        moves |= (queue == GPSIMD) & (form.table.lane[:, 0] >= 0).take(form.row)
-    moving = moves & ~form.table.stays.take(form.row)
+    if compiled.policy.software:
+        moves |= (queue == GPSIMD) & (compiled.table.lane[:, 0] >= 0).take(compiled.row)
+    moving = moves & ~compiled.table.stays.take(compiled.row)
     if not moves.any():
         return
-    used, edges = dependencies.first_uses(form.accesses, moving), form.program.edges()
+    used, edges = dependencies.first_uses(compiled.accesses, moving), compiled.program.edges()
     if len(edges):
         np.minimum.at(used, edges[:, 1], edges[:, 0])
-    for q in (LOADS, GPSIMD) if form.policy.software else (LOADS,):
+    for q in (LOADS, GPSIMD) if compiled.policy.software else (LOADS,):
         loads = order[start[q] : start[q + 1]]
         loads[:] = loads[used[loads].argsort(kind="stable")]

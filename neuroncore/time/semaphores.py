@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-def final_stores(form: Compiled, work: Work) -> Array:
+def final_stores(compiled: Compiled, work: Work) -> Array:
     """Return the stores for which no instruction waits. `work` includes the waits for space."""
     stores: Array = np.flatnonzero((work.queue == STORES) & work.moves)
     if not len(stores):
         return stores
     waited = np.zeros(len(work.queue) + 1, np.bool_)  # the last entry is for -1
-    waited[form.flow.needs] = True
+    waited[compiled.flow.needs] = True
     waited[work.previous[:, STORES]] = True
-    members = np.flatnonzero(form.heads >= 0)
-    waited[form.heads[members[waited[members]]]] = True  # the head of merged stores moves all bytes
+    members = np.flatnonzero(compiled.heads >= 0)
+    waited[compiled.heads[members[waited[members]]]] = (
+        True  # the head of merged stores moves all bytes
+    )
     unwaited: Array = stores[~waited[stores]]
     return unwaited
 

@@ -62,16 +62,16 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
     ]
 
 
-def collectives(form: Compiled) -> list[tuple[int, Collective]]:
+def collectives(compiled: Compiled) -> list[tuple[int, Collective]]:
     """Return the collectives of a program in order, as pairs of instruction index and
     `Collective`."""
     by_row = {
         row: collective
-        for row, collective in enumerate(form.table.collectives)
+        for row, collective in enumerate(compiled.table.collectives)
         if collective is not None
     }
-    instructions = np.flatnonzero(np.isin(form.row, list(by_row))) if by_row else ()
-    return [(int(i), by_row[form.row[i]]) for i in instructions]
+    instructions = np.flatnonzero(np.isin(compiled.row, list(by_row))) if by_row else ()
+    return [(int(i), by_row[compiled.row[i]]) for i in instructions]
 
 
 def time_of(
@@ -94,13 +94,15 @@ def time_of(
     )
 
 
-def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> Work:
+def place_collectives(
+    compiled: Compiled, work: Work, world: World, number: int, machine: str
+) -> Work:
     """Return the work of core `number` with the latencies of its collectives, if their time is
     known. Each collective waits for the previous one (in `work.previous`).
 
     The CC-cores (processors for collectives) of a core work on one stream unless the kernel names
     another (the vendor's page compute-comm-overlap.rst)."""
-    before, placed = -1, collectives(form)
+    before, placed = -1, collectives(compiled)
     if placed:
         work = work._replace(**own_kinds(work._asdict(), np.array([i for i, _ in placed])))
     for i, collective in placed:

@@ -66,11 +66,11 @@ AS_IT_IS = Variation()
 class Bench:
     """The programs of one launch, prepared once so that many variations can be scheduled.
 
-    It keeps the compiled form (`Compiled`) and the prepared form (`Prepared`) of each program. For
-    a machine with the same memories, only costs are replaced. But a compiler that rewrites programs
+    It keeps each program as compiled (`Compiled`) and as prepared (`Prepared`). For a machine with
+    the same memories, only costs are replaced. But a compiler that rewrites programs
     (`Policy.rewrites`) compiles them again, because its changes depend on costs.
 
-    `forms`: the compiled forms that are known already, by core"""
+    `forms`: the compiled programs that are known already, by core"""
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class Bench:
         return replace(result, work=_varied(work, variation), collectives_placed=True)
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
-        """Return the prepared form of `program`, which replaces the program of core `number`. The
-        old form is reused if only costs differ."""
+        """Prepare `program`, which replaces the program of core `number`, to be timed. The old one
+        is reused if only costs differ."""
         known = self._on(number, machine)
         form = recosted(known.compiled, program, machine)
         if form is None:
@@ -125,7 +125,7 @@ class Bench:
         return costed(known, form, machine)
 
     def _on(self, number: int, machine: Machine) -> Prepared:
-        """Return the prepared form of the launch's program of core `number` on a machine."""
+        """Return the program of core `number`, prepared to be timed on a machine."""
         program = self.programs[number]
         if number not in self._known:
             form = self._form(number, program, self._shared)
@@ -143,8 +143,8 @@ class Bench:
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
-        """Return the compiled form of core `number`'s program on a machine. Another machine changes
-        only its costs, unless the compiler rewrites programs."""
+        """Return the compiled program of core `number` on a machine. Another machine
+        changes only its costs, unless the compiler rewrites programs."""
         if program is not self.programs[number]:
             return compiled(program, machine, self.order)
         if number not in self._forms:
@@ -159,7 +159,8 @@ class Bench:
 
 
 def _renamed(form: Compiled) -> Compiled:
-    """Return the compiled form in which instructions wait only for data (`Variation.renamed`)."""
+    """Return the compiled program in which instructions wait only for data
+    (`Variation.renamed`)."""
     boxes = form.program.boxes().table
     first, needs = flow.flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
     nothing = {name: getattr(form.flow, name)[:0] for name in ("overwriting", "previous")}
