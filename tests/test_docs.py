@@ -53,6 +53,12 @@ def test_the_page_of_names_has_every_package_and_variable():
         assert repository.commit in page
 
 
+def test_the_modules_that_the_glossary_names_exist():
+    named = re.findall(r"`([\w/]+(?:/|\.py))`", Path("docs/glossary.md").read_text())
+    missing = [m for m in named if not any((Path(at) / m).exists() for at in (".", "neuroncore"))]
+    assert len(named) > 20 and not missing
+
+
 def test_every_option_is_explained():
     explained = {name: text for name, _, _, text in numerics.fields()}
     assert list(explained) == list(Options.__dataclass_fields__)

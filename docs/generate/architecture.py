@@ -1,4 +1,4 @@
-"""Write docs/architecture.md from the docstrings of the rooms.
+"""Write docs/architecture.md from the docstrings of the packages.
 
 python docs/generate/architecture.py
 """
@@ -49,6 +49,7 @@ about the hardware are in three places, and all other code reads these facts:
 * a row in `neuroncore/numerics/formats.py` defines a number *format*
 
 [CONTRIBUTING.md](../CONTRIBUTING.md) explains how to add an instruction, a machine or a format.
+The [glossary](glossary.md) defines the terms of the code.
 
 ## The path
 
