@@ -14,7 +14,7 @@ from neuroncore.base import source
 from neuroncore.base.errors import KernelError
 from neuroncore.base.options import Options
 from neuroncore.core import later
-from neuroncore.frontend.neuronxcc.nki import known_iterations, notes, templates
+from neuroncore.frontend.neuronxcc.nki import known_iterations, templates, tracing
 from neuroncore.frontend.settings import settings
 from neuroncore.memory.storage import Memory
 from neuroncore.record import program
@@ -479,7 +479,7 @@ def too_long_to_note(x):
 
 
 def test_inner_loops_are_repeated_if_an_iteration_around_them_is_too_long(monkeypatch):
-    monkeypatch.setattr(notes, "MOST", 30)
+    monkeypatch.setattr(tracing, "MOST", 30)
     repeated, plain, iterations = both(too_long_to_note, monkeypatch)
     assert repeated == plain
     assert 2 in map(len, iterations)

@@ -255,9 +255,9 @@ class Blocks(Untiled):
         if ending is not None:
             tile.storage.ending = ending
             ending.ends(self._tiles, block)
-        if state.notes is not None:
+        if state.trace is not None:
             depth = next((n for n, loop in enumerate(state.loops) if loop is ending), None)
-            state.notes.block(self, block, depth, tile.storage)
+            state.trace.block(self, block, depth, tile.storage)
         return tile
 
     def _part(self, at: Dims) -> Blocks:

@@ -31,8 +31,8 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
         return mask
     if mask is None:
         return [()]
-    if (noting := running().notes) is not None:
-        noting.mask(mask)
+    if (trace := running().trace) is not None:
+        trace.mask(mask)
     if isinstance(mask, Mask):
         boxes = mask.boxes(space)
         return [()] if boxes == [tuple([(0, size) for size in space])] else boxes

@@ -32,14 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.core.core import Core
-from neuroncore.frontend.neuronxcc.nki import notes as noted
-from neuroncore.frontend.neuronxcc.nki.notes import (
-    Begin,
-    IterationStart,
-    NotedStep,
-    NotedTile,
-    Notes,
-)
+from neuroncore.frontend.neuronxcc.nki import tracing
 from neuroncore.frontend.neuronxcc.nki.repetition import (
     BLOCK,
     FIXED,
@@ -52,6 +45,13 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import LoopRun, Running, first_writes, note_writes
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.neuronxcc.nki.tracing import (
+    Begin,
+    IterationStart,
+    Trace,
+    TracedStep,
+    TracedTile,
+)
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Memory, Storage
 from neuroncore.record.program import Program
@@ -166,7 +166,7 @@ class KnownIterations:
         marks, loops, rows = self._marks, self._loops, self.count
         if event[0] is Begin:
             loops.append(len(marks.words) if event[2] else -1)
-        elif event[0] is noted.END_LOOP:
+        elif event[0] is tracing.END_LOOP:
             loops.pop()
         elif loops[-1] >= 0:
             marks.add(rows, self._counter(COUNT))
@@ -286,12 +286,12 @@ class KnownIterations:
         `storages_of`: a function from these numbers to the storages of the blocks in `outside`; the
             iterations end where it returns None
 
-        If iterations are noted, there may be only one."""
-        accumulates, site, notes = state.accumulates, core.site, state.notes
-        begun = 0 if notes is None else notes.written
+        If iterations are traced, there may be only one."""
+        accumulates, site, trace = state.accumulates, core.site, state.trace
+        begun = 0 if trace is None else trace.written
         numbered: list[list[int]] = []  # the ids of storages, by iteration
         self._last = self.count, len(self._rows.words), len(self._marks.words)
-        state.notes = storages = None
+        state.trace = storages = None
         try:
             for value, number_list in zip(values, numbers.tolist(), strict=False):
                 storages = storages_of(number_list)
@@ -304,11 +304,11 @@ class KnownIterations:
                 finally:
                     loop_run.leave(index)
         finally:
-            state.accumulates, core.site, state.notes = accumulates, site, notes
+            state.accumulates, core.site, state.trace = accumulates, site, trace
             if numbered:
                 self._write(loop_run.number, values, numbers, numbered)
-        if notes is not None and storages is not None:
-            self._note(notes, begun, values[0], numbers[0].tolist(), numbered[0], storages)
+        if trace is not None and storages is not None:
+            self._note(trace, begun, values[0], numbers[0].tolist(), numbered[0], storages)
         return len(numbered)
 
     def _run(
@@ -344,31 +344,31 @@ class KnownIterations:
             raise
 
     def _note(
-        self, notes: Notes, begun: int, value: int, numbers: list[int], numbered: list[int],
+        self, trace: Trace, begun: int, value: int, numbers: list[int], numbered: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
-        """Add the events of an iteration to the notes.
+        """Add the events of an iteration to the trace.
 
         `begun`: the byte of the record at which the iteration's instructions begin
         `value`: the loop variable
         `numbers`: the values of the template's numbers
         `numbered`: the ids of `storages`, followed by the ids of the new storages"""
-        rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
-        notes.begin_iteration(value)
+        rows, made, steps = trace.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
+        trace.begin_iteration(value)
         for event in self._source:
             if type(event) is NewStorage:
-                notes.note(event.noted(numbers, next(made)))
+                trace.add(event.traced(numbers, next(made)))
             elif type(event) is IssuedStep:
                 begin, end = next(steps)
                 operands = ((tile[0], *self._placed(tile)) for tile in event.operands)
                 used = [_operand(tile, numbers, numbered, storages) for tile in operands]
                 row = rows[WORD * begin : WORD * end]
-                notes.note(NotedStep(event.name, tuple(used), *event.more, row))
+                trace.add(TracedStep(event.name, tuple(used), *event.more, row))
             elif event[0] is IterationStart:
-                notes.note(IterationStart(numbers[event[1]]))
+                trace.add(IterationStart(numbers[event[1]]))
             else:
-                notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
-        notes.end_iteration()
+                trace.add(Begin(*event[1:]) if event[0] is Begin else event[0])
+        trace.end_iteration()
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         """Yield (begin, end) for each instruction: its record has the words from begin to end
@@ -415,19 +415,19 @@ class KnownIterations:
 
 def _operand(
     operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
-) -> NotedTile:
-    """Return the note of a tile among an instruction's arguments. A storage that the iteration has
-    made is noted only by number."""
+) -> TracedTile:
+    """Return the trace of a tile among an instruction's arguments. A storage that the iteration has
+    made is traced only by number."""
     name, kind, place, geometry, at = operand
     if kind == MADE:
-        return NotedTile(name, _none, numbered[len(storages) + place], geometry, numbers[at])
+        return TracedTile(name, _none, numbered[len(storages) + place], geometry, numbers[at])
     storage = place if kind == FIXED else storages[place]
-    return NotedTile(name, ref(storage), storage.id, geometry, numbers[at])
+    return TracedTile(name, ref(storage), storage.id, geometry, numbers[at])
 
 
 def _none() -> None:
-    """Return None, as a weak reference to a lost storage does. Notes use this function for storages
-    that the iteration has made."""
+    """Return None, as a weak reference to a lost storage does. Traces use this function for
+    storages that the iteration has made."""
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:

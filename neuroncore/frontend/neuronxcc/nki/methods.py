@@ -105,8 +105,8 @@ def update(target: Tensor, name: str, other: Any) -> None:
         place = target.shaped(other.shape)
         parts = [place.within(box) if box else place for box in pending.boxes]
         begun = _begun(parts)
-        if state.notes is not None:
-            state.notes.continues = begun is True
+        if state.trace is not None:
+            state.trace.continues = begun is True
         with state.accumulating():
             pending.issue(place, accumulate=begun)
         return

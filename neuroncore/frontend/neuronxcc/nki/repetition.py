@@ -19,9 +19,9 @@ from neuroncore.clause.instruction import Call
 from neuroncore.core.arguments import plan
 from neuroncore.core.binding import NOT_OURS, unexpected
 from neuroncore.core.core import Core
-from neuroncore.frontend.neuronxcc.nki.notes import NewBlock, NewTile, StorageKind
 from neuroncore.frontend.neuronxcc.nki.results import explain, new
 from neuroncore.frontend.neuronxcc.nki.scopes import Running, Sources, sources_of
+from neuroncore.frontend.neuronxcc.nki.tracing import NewBlock, NewTile, StorageKind
 from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.record.columns import birth
@@ -162,8 +162,8 @@ class NewStorage:
         if name:
             program.names[storage.id] = name
 
-    def noted(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
-        """Return the note of this tile in an iteration with these `numbers`. `number` is the
+    def traced(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
+        """Return the trace of this tile in an iteration with these `numbers`. `number` is the
         storage's id."""
         if not self._is_block:
             region, shape, dtype, name, filled = self._fields

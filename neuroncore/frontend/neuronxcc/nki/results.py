@@ -136,8 +136,8 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
 def _new(core: Core, state: Running, place: tuple[Any, ...]) -> Tensor:
     storage = core.allocate(*place)  # of (region, shape, format, name)
     storage.scope = state.scope
-    if state.notes is not None:
-        state.notes.tile(storage)
+    if state.trace is not None:
+        state.trace.tile(storage)
     return Tensor(storage, storage.layout.whole, 0)
 
 
@@ -151,8 +151,8 @@ def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Fo
         before, core.site = core.site, site
         try:
             storage = core.allocate(region, sizes, dtype)
-            if (noting := running(core).notes) is not None:
-                noting.tile(storage)
+            if (trace := running(core).trace) is not None:
+                trace.tile(storage)
         finally:
             core.site = before
         storage.scope = scope
@@ -192,8 +192,8 @@ def fill(tile: Tile) -> None:
     assert missing is not None
     del state.fills[tile.storage.id]
     carry(tile.storage)
-    if state.notes is not None:
-        state.notes.fault()
+    if state.trace is not None:
+        state.trace.fault()
     for box in rectangles(missing):  # from the first row to the last
         if tile.storage.region is PSUM and not _starts_well(everything.within(box)):
             _set_below(everything, box, value)
@@ -239,15 +239,15 @@ def _issue(name: str, arguments: dict[str, Any]) -> None:
     if name == "dma_copy":
         arguments = integer_transfers.with_equal_formats(arguments)
     state = running()
-    notes = state.notes
-    begun = 0 if notes is None else notes.written
+    trace = state.trace
+    begun = 0 if trace is None else trace.written
     try:
         function(name)(**arguments)
     except KernelError as error:
         explain(name, error)
         raise
-    if notes is not None:
-        notes.step(name, arguments, state.accumulates, begun)
+    if trace is not None:
+        trace.step(name, arguments, state.accumulates, begun)
 
 
 def explain(name: str, error: KernelError) -> None:
@@ -407,8 +407,8 @@ def assign(slot: Tensor, value: Any) -> None:
         if value.dynamic:
             raise refusals.copied_by_assignment(value)
         if not _same(slot, value):
-            if state.notes is not None:
-                state.notes.distinct(slot, value, state.blocks)
+            if state.trace is not None:
+                state.trace.distinct(slot, value, state.blocks)
             _copy(slot, value, [()])
         return
     state.pending = None

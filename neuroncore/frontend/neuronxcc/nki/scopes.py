@@ -18,7 +18,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ImmutableError, ScopeError
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.frontend.neuronxcc.nki.notes import Notes
+from neuroncore.frontend.neuronxcc.nki.tracing import Trace
 from neuroncore.memory import access
 from neuroncore.memory.geometry import Geometry, Layout
 from neuroncore.memory.storage import Storage
@@ -75,8 +75,8 @@ class LoopRun:
         self._state, self._depth = state, len(state.loops)
         self._writes: dict[int, Write] | None = {} if loop.parallel else None
         self._marks = Marks(state) if loop.parallel else None
-        if state.notes is not None:
-            state.notes.begin_loop(loop)
+        if state.trace is not None:
+            state.trace.begin_loop(loop)
 
     @property
     def number(self) -> int | None:
@@ -88,13 +88,13 @@ class LoopRun:
         index = self.enter(value)
         if self._marks is not None:
             self._marks.begin(value)
-        if self._state.notes is not None:
-            self._state.notes.begin_iteration(value)
+        if self._state.trace is not None:
+            self._state.trace.begin_iteration(value)
         return index
 
     def enter(self, value: int) -> LoopIndex:
-        """Begin an iteration without marking its start in the record, and without noting it. Return
-        the loop variable."""
+        """Begin an iteration without marking its start in the record, and without tracing it.
+        Return the loop variable."""
         state, index = self._state, LoopIndex(value)
         index.loop, index.writes = self.loop, self._writes
         state.loops.append(index)
@@ -106,11 +106,11 @@ class LoopRun:
         self.leave(index)
         if self._marks is not None:
             self._marks.end()
-        if self._state.notes is not None:
-            self._state.notes.end_iteration()
+        if self._state.trace is not None:
+            self._state.trace.end_iteration()
 
     def leave(self, index: LoopIndex) -> None:
-        """End an iteration without marking its end in the record, and without noting it."""
+        """End an iteration without marking its end in the record, and without tracing it."""
         index.over = True
         del self._state.loops[self._depth :]
         for tiles, block in index.ending or ():
@@ -118,8 +118,8 @@ class LoopRun:
 
     def end_loop(self) -> None:
         """End the run of the loop."""
-        if self._state.notes is not None:
-            self._state.notes.end_loop()
+        if self._state.trace is not None:
+            self._state.trace.end_loop()
 
 
 class Marks:
@@ -164,7 +164,7 @@ class Running:
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
     # by id of a storage: the tiles of its tensor with block dimensions, and the block of its tile
     blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    notes: Notes | None = None  # notes of the current iteration
+    trace: Trace | None = None  # the trace of the current iteration
     plans: dict[Any, Any] = field(default_factory=dict)  # by loop: how to repeat its iterations
     # by layout: storages on chip that the repeated iterations share
     shared: dict[Layout, list[Storage]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Iterations of loops that are made from earlier iterations, without executing the kernel's Python.
 
 In a loop that `repeatable` accepts, every number is an affine function of the variables of the
-running loops. An iteration that Python executes is noted (`notes`) and becomes a template. Two
+running loops. An iteration that Python executes is traced (`tracing`) and becomes a template. Two
 iterations that differ in one variable show how each number changes with this variable. Then the
 numbers of further iterations can be computed.
 
@@ -23,19 +23,9 @@ import numpy.typing as npt
 
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
-from neuroncore.frontend.neuronxcc.nki import notes as noted
+from neuroncore.frontend.neuronxcc.nki import tracing
 from neuroncore.frontend.neuronxcc.nki.known_iterations import KnownIterations
 from neuroncore.frontend.neuronxcc.nki.lifetimes import bound
-from neuroncore.frontend.neuronxcc.nki.notes import (
-    Begin,
-    Guard,
-    IterationStart,
-    NewBlock,
-    NewTile,
-    NotedStep,
-    NotedTile,
-    Notes,
-)
 from neuroncore.frontend.neuronxcc.nki.repeatable import is_repeatable, values_read
 from neuroncore.frontend.neuronxcc.nki.repetition import (
     BLOCK,
@@ -46,6 +36,16 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
     NewStorage,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopRun, Running, running
+from neuroncore.frontend.neuronxcc.nki.tracing import (
+    Begin,
+    Guard,
+    IterationStart,
+    NewBlock,
+    NewTile,
+    Trace,
+    TracedStep,
+    TracedTile,
+)
 from neuroncore.memory.storage import Storage
 from neuroncore.record.columns import birth
 
@@ -79,13 +79,13 @@ class TracedLoop(Loop):
                     number += repeated
                     continue
                 value, number = self.values[number], number + 1
-                noting = plan is not None and plan.begin(value)
+                traces = plan is not None and plan.begin(value)
                 index = loop_run.begin(value)
                 try:
                     yield index
                 finally:
                     loop_run.end(index)
-                if plan is not None and noting:
+                if plan is not None and traces:
                     plan.end()
         finally:
             if plan is not None:
@@ -130,7 +130,7 @@ class Plan:
         self._core, self._state, self._read = core, state, read
         self._templates: list[Template] = []
         self._failures = 0
-        self._owner = False  # whether this loop started the notes
+        self._owner = False  # whether this loop started the trace
 
     def reads(self, values: list[Any]) -> bool:
         """Return whether `values`, those of the names that the loop only reads, are the same
@@ -147,31 +147,31 @@ class Plan:
         return next(filter(None, (t.repeat(loop_run, outer, values) for t in self._templates)), 0)
 
     def begin(self, value: int) -> bool:
-        """Begin to note the iteration `value`, and return True. Return False if too many fitted no
+        """Begin to trace the iteration `value`, and return True. Return False if too many fitted no
         template."""
         state = self._state
         if self._failures > FAILURES:
             return False
-        if state.notes is None or state.notes.is_full:
-            state.notes, self._owner = Notes(self._core), True
-        notes = self._notes = state.notes
+        if state.trace is None or state.trace.is_full:
+            state.trace, self._owner = Trace(self._core), True
+        trace = self._trace = state.trace
         values = (*map(int, state.loops), value)
-        self._begun = values, len(notes.events) + 1, len(notes.guards), self._stand()
+        self._begun = values, len(trace.events) + 1, len(trace.guards), self._stand()
         return True
 
     def end(self) -> None:
-        """End noting an iteration, and learn from it: either how an earlier template's numbers
+        """End tracing an iteration, and learn from it: either how an earlier template's numbers
         change, or a new template."""
-        state, notes = self._state, self._notes
+        state, trace = self._state, self._trace
         values, first, guard, stand = self._begun
         template = None
-        if notes.is_full:
+        if trace.is_full:
             if self._owner:  # otherwise an iteration of an outer loop is too long, not this one
                 self._failures = FAILURES
         elif state.pending is None:
-            events = notes.events[first:-1]
+            events = trace.events[first:-1]
             if self._is_all(events, stand):
-                template = made_of(state, values, events, notes.guards[guard:])
+                template = made_of(state, values, events, trace.guards[guard:])
         self.stop()
         if template is None:
             self._failures += 1
@@ -180,9 +180,9 @@ class Plan:
             self._templates = [*self._templates[-VARIANTS + 1 :], template]
 
     def stop(self) -> None:
-        """Stop noting if this loop started to note."""
+        """Stop tracing if this loop started it."""
         if self._owner:
-            self._state.notes, self._owner = None, False
+            self._state.trace, self._owner = None, False
 
     def _stand(self) -> tuple[int, ...]:
         """Return six counts that an iteration may increase: instructions, new storages, reports,
@@ -196,9 +196,9 @@ class Plan:
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
         """Return whether the `events` are all that happened since `_stand` returned `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
-        steps = sum(type(event) is NotedStep for event in events)
+        steps = sum(type(event) is TracedStep for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
-        whole = noted.FAULT not in events and not any(others)
+        whole = tracing.FAULT not in events and not any(others)
         return whole and issued == steps and births == tiles
 
 
@@ -239,7 +239,7 @@ class _Layout:
     def _add(self, event: Any) -> bool:
         """Add an event, and return whether it can be repeated."""
         match event:
-            case NotedStep():
+            case TracedStep():
                 return self._step(event)
             case NewTile():
                 self._make(event)
@@ -262,16 +262,16 @@ class _Layout:
         self._last[place] = len(self.events)
         self.more[len(self.events)] = event.kind
 
-    def _step(self, event: NotedStep) -> bool:
+    def _step(self, event: TracedStep) -> bool:
         operands = [self._operand(operand, event) for operand in event.operands]
         if None in operands:
             return False
         more = event.others, event.accumulates, event.continues, event.site
         self.more[len(self.events)] = event.row
-        self.events.append((NotedStep, event.name, tuple(operands), *more))
+        self.events.append((TracedStep, event.name, tuple(operands), *more))
         return True
 
-    def _operand(self, operand: NotedTile, event: NotedStep) -> tuple[Any, ...] | None:
+    def _operand(self, operand: TracedTile, event: TracedStep) -> tuple[Any, ...] | None:
         """Return (argument's name, kind, place, geometry, position of the offset) of a tile
         (`repetition.IssuedStep`). Return None if the storage no longer exists, or if the event is a
         product that begins a sum there."""
@@ -349,7 +349,7 @@ def made_of(
 
 
 class Template:
-    """A noted iteration, and how its numbers change with the variables of the running loops."""
+    """A traced iteration, and how its numbers change with the variables of the running loops."""
 
     def __init__(self, state: Running, values: Values, layout: _Layout) -> None:
         self._state, self._values, self._layout = state, values, layout
@@ -365,7 +365,7 @@ class Template:
     def _event(self, number: int, event: Any) -> Any:
         program, more = current().program, self._layout.more.get(number)
         assert program is not None
-        if event[0] is NotedStep:
+        if event[0] is TracedStep:
             name, operands, *others = event[1:]
             return IssuedStep(name, operands, tuple(others), more or b"")
         return event if more is None else NewStorage(program, event, more)
@@ -383,7 +383,7 @@ class Template:
         return numbers
 
     def learn(self, other: Template) -> bool:
-        """Learn the effect of a variable from another noted iteration, and return whether this was
+        """Learn the effect of a variable from another traced iteration, and return whether this was
         possible. The iteration must have the same events. Exactly one variable with an unknown
         effect must differ."""
         pairs = zip(self._values, other._values, strict=True)
@@ -418,7 +418,7 @@ class Template:
         numbers = self._known((*outer, values[0]))
         if numbers is None:
             return None
-        several = self._is_known[-1] and self._state.notes is None
+        several = self._is_known[-1] and self._state.trace is None
         most = AHEAD // max(len(numbers), 1) if several else 1
         steps = np.arange(max(1, min(len(values), most)))
         all_numbers: Numbers = numbers + np.multiply.outer(steps * values.step, self._changes[-1])
@@ -473,11 +473,11 @@ class Template:
         # ready until the last iteration: no iteration ends a loop around it, or undoes a write
         if not all(self._is_ready(*entry) for entry in self._fixed):
             return 0
-        notes = state.notes
+        trace = state.trace
         done = iterations.run(core, state, loop_run, values, numbers, self._storages)
-        if notes is not None and done:
+        if trace is not None and done:
             low, high = self._layout.low, self._layout.high
-            notes.guards.extend(zip(numbers[0].tolist(), low, high, strict=False))
+            trace.guards.extend(zip(numbers[0].tolist(), low, high, strict=False))
         return done
 
 

@@ -72,9 +72,9 @@ class Tensor(Seen, Unread, Parted):
     def __getitem__(self, key: Any) -> Tensor:
         part = super().__getitem__(key)
         core = running()
-        if core is not None and core.dialect is not None and core.dialect.notes is not None:
+        if core is not None and core.dialect is not None and core.dialect.trace is not None:
             keys = key if isinstance(key, tuple) else (key,)
-            core.dialect.notes.part(self.shape, keys)
+            core.dialect.trace.part(self.shape, keys)
         return part
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:

@@ -59,8 +59,8 @@ def ndarray(
     state = flush()
     storage = current().allocate(buffer or SBUF, shape, dtype, name)
     storage.scope = state.scope
-    if state.notes is not None:
-        state.notes.tile(storage)
+    if state.trace is not None:
+        state.trace.tile(storage)
     return Tensor(storage, storage.layout.whole, 0)
 
 
@@ -150,8 +150,8 @@ def _new_tensor(shape: Any, dtype: Any, buffer: Any, name: str, value: float | N
     place = allocation.placer(tile_shape, form)
     if axis == 0:
         storage = _allocated(scope, region, tile_shape, form, name, place and place(()), value)
-        if state.notes is not None:
-            state.notes.tile(storage, value)
+        if state.trace is not None:
+            state.trace.tile(storage, value)
         return Tensor.of(storage)
 
     def make(block: tuple[int, ...]) -> Storage:

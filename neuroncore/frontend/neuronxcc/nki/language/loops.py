@@ -67,8 +67,8 @@ def loop_reduce(
     boxes = chosen(mask, data.shape)
 
     def run(dst: Tensor, _: dict[str, Any]) -> None:
-        if dst is total and loops and (noting := running().notes) is not None:
-            noting.fault()  # each run of the loops has a separate tile
+        if dst is total and loops and (trace := running().trace) is not None:
+            trace.fault()  # each run of the loops has a separate tile
         with running().accumulating():
             reduce_into(dst)
 
@@ -90,12 +90,12 @@ def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
     """Note whether the `loops` of a loop_reduce are in their first iterations, which decides about
     instructions.
 
-    Guards are noted (`notes`): one for each loop if all are (`first`), otherwise one for the last
-    loop that is not."""
-    if (noting := running().notes) is not None:
+    Guards are traced (`tracing`): one for each loop if all are (`first`), otherwise one for the
+    last loop that is not."""
+    if (trace := running().trace) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
-            noting.iteration(index, index.loop.values)
+            trace.iteration(index, index.loop.values)
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:

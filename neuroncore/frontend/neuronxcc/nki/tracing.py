@@ -1,7 +1,7 @@
-"""Notes of a loop iteration that Python executes, from which `templates` makes other iterations.
+"""Traces of loop iterations that Python executes. `templates` makes other iterations from them.
 
-Notes consist of events and guards. Events are instructions, new tiles, and the begins and ends of
-inner loops and iterations. Guards are numbers on which decisions of the frontend depend."""
+A trace consists of events and guards. Events are instructions, new tiles, and the begins and ends
+of inner loops and iterations. Guards are numbers on which decisions of the frontend depend."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAR = sys.maxsize // 4  # a bound that no index reaches
 Guard = tuple[int, int, int]  # a number, and the bounds between which decisions are the same
 
 
-class NotedTile(NamedTuple):
+class TracedTile(NamedTuple):
     """A tile among the arguments of an instruction."""
 
     name: str
@@ -36,14 +36,14 @@ class NotedTile(NamedTuple):
     offset: int
 
 
-class NotedStep(NamedTuple):
+class TracedStep(NamedTuple):
     """An instruction of the iteration.
 
     `operands`, `others`: its arguments by name, tiles and others
     `accumulates`: whether writes add to the contents of their destination"""
 
     name: str
-    operands: tuple[NotedTile, ...]
+    operands: tuple[TracedTile, ...]
     others: tuple[tuple[str, Any], ...]
     accumulates: bool
     # whether a product adds to the contents of its destination; None for other instructions
@@ -105,40 +105,40 @@ class IterationStart(NamedTuple):
 END, END_LOOP, FAULT = "end of an iteration", "end of a loop", "something that can't be repeated"
 
 
-class Notes:
+class Trace:
     """Collects the events and guards of iterations that one core executes."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
         self.events: list[Any] = []
         self.guards: list[Guard] = []
-        self.continues: bool | None = None  # `continues` of the next NotedStep
+        self.continues: bool | None = None  # `continues` of the next TracedStep
 
     @property
     def is_full(self) -> bool:
         return len(self.events) >= MOST
 
-    def note(self, event: Any) -> None:
+    def add(self, event: Any) -> None:
         if not self.is_full:
             self.events.append(event)
 
     def fault(self) -> None:
         """Note that the iteration can't be repeated."""
-        self.note(FAULT)
+        self.add(FAULT)
 
     # --- loops -----------------------------------------------------------------------------------
 
     def begin_loop(self, loop: Any) -> None:
-        self.note(Begin(loop.values, loop.parallel))
+        self.add(Begin(loop.values, loop.parallel))
 
     def begin_iteration(self, value: int) -> None:
-        self.note(IterationStart(value))
+        self.add(IterationStart(value))
 
     def end_iteration(self) -> None:
-        self.note(END)
+        self.add(END)
 
     def end_loop(self) -> None:
-        self.note(END_LOOP)
+        self.add(END_LOOP)
 
     @property
     def written(self) -> int:
@@ -159,7 +159,7 @@ class Notes:
             self.fault()
             return
         fields = storage.region, storage.shape, storage.dtype, storage.name, filled
-        self.note(NewTile(*fields, self.core.birthplace(), kind_of(storage), storage.id))
+        self.add(NewTile(*fields, self.core.birthplace(), kind_of(storage), storage.id))
 
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
@@ -172,7 +172,7 @@ class Notes:
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()
-        self.note(NewBlock(tensor, block, depth, site, kind_of(storage), storage.id))
+        self.add(NewBlock(tensor, block, depth, site, kind_of(storage), storage.id))
 
     def step(self, name: str, arguments: Mapping[str, Any], accumulates: bool, begun: int) -> None:
         """Note an instruction that has been issued. Its record begins at byte `begun`."""
@@ -184,7 +184,7 @@ class Notes:
                     return
                 storage = value.storage
                 operands.append(
-                    NotedTile(key, ref(storage), storage.id, value.geometry, value.offset)
+                    TracedTile(key, ref(storage), storage.id, value.geometry, value.offset)
                 )
             elif isinstance(value, list):
                 self.fault()
@@ -195,7 +195,7 @@ class Notes:
         site = self.core.birthplace()
         row = self.rows_from(begun)
         fields = tuple(operands), tuple(others), accumulates, continues, site, row
-        self.note(NotedStep(name, *fields))
+        self.add(TracedStep(name, *fields))
 
     # --- decisions -------------------------------------------------------------------------------
 
