@@ -77,10 +77,10 @@ kernel's file can do anything that Python can.
 nki of SDK 2.27 to 2.32. The default is the release that fits the kernel best, or the latest one if
 several releases fit equally well. The release for which the check reports the fewest errors fits
 best. If these numbers of errors are equal, the release with the fewest warnings fits best. Only
-errors and warnings of two kinds count: names and parameters that a release lacks, and forms that
+errors and warnings of two kinds count: names and parameters that a release lacks, and code that
 only 0.2 accepts, such as `platform_target` or a number for `dge_mode`.
 
-If the default is a release from 0.2 to 0.5, names and forms that the latest release refuses are
+If the default is a release from 0.2 to 0.5, names and code that the latest release refuses are
 reported too, one severity lower. To avoid these reports, name the release that you write for with
 `--api`. If the kernel fits other releases equally well, the known issues of these releases are
 reported as notes.

@@ -2,9 +2,9 @@
 Also rules about a kernel's interface (decorators, parameters, classes and results), and about
 source that means something else in the older API.
 
-An ApiForm is the parameters of a name in some releases. A Scope is a kernel, or a function that a
-kernel calls. A Spot is a node in the syntax tree of a Scope. A rule yields its findings as tuples
-(code, node, sentence)."""
+An ApiSignature is the parameters of a name in some releases. A Scope is a kernel, or a function
+that a kernel calls. A Spot is a node in the syntax tree of a Scope. A rule yields its findings as
+tuples (code, node, sentence)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from neuroncore.lint.kernels import SourceFiles
 from neuroncore.lint.modules import (
     RELEASES,
     ROLES,
-    ApiForm,
+    ApiSignature,
     Module,
     elsewhere,
-    form_in,
-    forms,
+    signature_in,
+    signatures,
 )
 from neuroncore.lint.syntax import argument, name_of
 
@@ -135,7 +135,7 @@ def misfits(spot: Spot, release: str) -> Iterator[Report]:
         yield from _parameters(scope, node, release)
     elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         name = scope.api(node)
-        if others := elsewhere(forms().get(name, ()), release):
+        if others := elsewhere(signatures().get(name, ()), release):
             message = f"`{name_of(node)}` is in API {others}, not in {release}"
             yield "NAME_OF_RELEASE", node, message
 
@@ -148,7 +148,7 @@ def of_no_release(spot: Spot) -> Iterator[Report]:
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
     name = spot.scope.api(node)
-    if name in forms() or name in UNLISTED or name.rpartition(".")[0] not in MODULES:
+    if name in signatures() or name in UNLISTED or name.rpartition(".")[0] not in MODULES:
         return
     if meant := _meant(name):
         unknown = f"no release of the API has `{name_of(node)}`"
@@ -166,7 +166,7 @@ def _meant(name: str) -> str:
     """Return the name in the same module of the API that is most similar to `name`, without the
     module; "" for none."""
     module, _, last = name.rpartition(".")
-    known = (form_name.rpartition(".") for form_name in forms())
+    known = (api_name.rpartition(".") for api_name in signatures())
     names = [name_there for home, _, name_there in known if home == module]
     return next(iter(get_close_matches(last, names, 1, LIKE)), "")
 
@@ -190,16 +190,16 @@ def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
 
 def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
     name = scope.api(call.func)
-    form = form_in(name, release)
-    if form is None or form.parameters is None:
+    signature = signature_in(name, release)
+    if signature is None or signature.parameters is None:
         return
-    unknown = [(word, at) for word, at, _ in _keywords(scope, call) if word not in form.names]
-    for word, at in () if form.takes_any else unknown:
-        having = [form for form in forms()[name] if word in form.names]
+    unknown = [(word, at) for word, at, _ in _keywords(scope, call) if word not in signature.names]
+    for word, at in () if signature.takes_any else unknown:
+        having = [signature for signature in signatures()[name] if word in signature.names]
         if others := elsewhere(having, release):
             parameter = f"`{name_of(call.func)}` has the parameter `{word}`"
             yield "PARAMETER_OF_RELEASE", at, f"{parameter} in API {others}, not in {release}"
-    for parameter, value in _arguments(scope, call, form):
+    for parameter, value in _arguments(scope, call, signature):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
             message = (
@@ -207,25 +207,27 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
                 f"`{parameter}` must be an operator"
             )
             yield "ORDER_OF_ARGUMENTS", value, message
-    if missing := _missing(scope, call, form):
+    if missing := _missing(scope, call, signature):
         names = " and ".join(f"`{name}`" for name in missing)
         yield "MISSING_ARGUMENT", call, f"`{name_of(call.func)}` is called without {names}"
 
 
-def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
+def _missing(scope: Scope, call: ast.Call, signature: ApiSignature) -> list[str]:
     """Return the required parameters without an argument in a call; an empty list if `*`, `**` or a
     partial function may pass them."""
     spread = any(keyword.arg is None for keyword in call.keywords)
     spread |= any(isinstance(passed, ast.Starred) for passed in call.args)
     if spread or scope.program.modules.is_bound(scope.module, call.func):
         return []
-    passed = {parameter for parameter, _ in _arguments(scope, call, form)}
-    return [parameter for parameter in form.required if parameter not in passed]
+    passed = {parameter for parameter, _ in _arguments(scope, call, signature)}
+    return [parameter for parameter in signature.required if parameter not in passed]
 
 
-def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:
+def _arguments(
+    scope: Scope, call: ast.Call, signature: ApiSignature
+) -> Iterator[tuple[str, ast.expr]]:
     """Yield the arguments of a call, each with the name of its parameter."""
-    yield from zip(form.names, call.args, strict=False)
+    yield from zip(signature.names, call.args, strict=False)
     for word, _, value in _keywords(scope, call):
         yield word, value
 
@@ -264,9 +266,9 @@ def operands(spot: Spot) -> Iterator[Report]:
     """Report operands of instructions with more axes than a view can have."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
-    form = form_in(scope.api(node.func), scope.release)
+    signature = signature_in(scope.api(node.func), scope.release)
     instruction = scope.api(node.func).startswith("nki.isa.") and not scope.is_older
-    for parameter, value in _arguments(scope, node, form) if instruction and form else ():
+    for parameter, value in _arguments(scope, node, signature) if instruction and signature else ():
         operand = scope.value(value)
         axes = len(operand.shape or ()) if operand.memory in ROLES["on_chip"] else 0
         if axes > (most := ROLES["most_axes"]):
@@ -280,8 +282,8 @@ def kinds(spot: Spot) -> Iterator[Report]:
     `buffer`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
-    form = form_in(scope.api(node.func), scope.release)
-    for parameter, value in () if form is None else _arguments(scope, node, form):
+    signature = signature_in(scope.api(node.func), scope.release)
+    for parameter, value in () if signature is None else _arguments(scope, node, signature):
         constants = _constants(scope, value) if parameter in ROLES["objects"] else []
         for constant in constants:
             if parameter == "buffer" and isinstance(constant, str):

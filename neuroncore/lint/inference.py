@@ -15,7 +15,7 @@ from functools import cached_property, reduce
 from typing import Literal
 
 from neuroncore.lint.kernels import Device, Names, SourceFiles
-from neuroncore.lint.modules import RELEASES, ROLES, form_in
+from neuroncore.lint.modules import RELEASES, ROLES, signature_in
 from neuroncore.lint.syntax import (
     Definition,
     Shape,
@@ -362,8 +362,8 @@ class Scope(Names):
             return Value("indices")
         if name in ROLES["allocations"]:
             return Value("tensor", self._memory(call), self._shape(call), call)
-        form = form_in(name, self.release)
-        if form is None or form.parameters is None:
+        signature = signature_in(name, self.release)
+        if signature is None or signature.parameters is None:
             return UNKNOWN
         if name.startswith("nki.language.") and name not in ROLES["values"]:
             compared = name in ROLES["comparisons"]

@@ -4,10 +4,10 @@ of each release of the API. The files are not executed.
 Release 0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. Release 0.2 is nki of SDK 2.27 and
 2.28, and releases 0.3 to 0.6 are nki of SDK 2.29 to 2.32.
 
-`api/signatures.json` lists the forms of each name. A form is the first and the last release, and
-the parameters, with "=" after a parameter that has a default. The names and parameters come from
-the reference pages of these SDKs, and from nki-library of the same SDK. Reference pages before 0.3
-omit many parameters that kernels use."""
+`api/signatures.json` lists the signatures of each name. A signature is the first and the last
+release, and the parameters, with "=" after a parameter that has a default. The names and parameters
+come from the reference pages of these SDKs, and from nki-library of the same SDK. Reference pages
+before 0.3 omit many parameters that kernels use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"
 
 
 @dataclass(frozen=True)
-class ApiForm:
+class ApiSignature:
     """The parameters of a name from release `first` to release `last`; None if it isn't a
     function."""
 
@@ -65,28 +65,33 @@ class ApiForm:
 
 
 @cache
-def forms() -> Mapping[str, Sequence[ApiForm]]:
-    """Return the forms of all names in the API. The forms of a name are sorted by release."""
+def signatures() -> Mapping[str, Sequence[ApiSignature]]:
+    """Return the signatures of all names in the API. The signatures of a name are sorted by
+    release."""
     table = json.loads((HOME / "signatures.json").read_text("utf-8"))
-    return {name: [_form(*row) for row in rows] for name, rows in table.items()}
+    return {name: [_signature(*row) for row in rows] for name, rows in table.items()}
 
 
-def _form(first: str, last: str, parameters: str | None) -> ApiForm:
-    return ApiForm(first, last, None if parameters is None else tuple(parameters.split()))
+def _signature(first: str, last: str, parameters: str | None) -> ApiSignature:
+    return ApiSignature(first, last, None if parameters is None else tuple(parameters.split()))
 
 
 @cache
-def form_in(name: str, release: str) -> ApiForm | None:
-    """Return the form of a name in a release, or None if no form is known for this release."""
-    return next((form for form in forms().get(name, ()) if form.holds_in(release)), None)
+def signature_in(name: str, release: str) -> ApiSignature | None:
+    """Return the signature of a name in a release, or None if no signature is known for this
+    release."""
+    return next(
+        (signature for signature in signatures().get(name, ()) if signature.holds_in(release)), None
+    )
 
 
-def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
+def elsewhere(rows: Sequence[ApiSignature], release: str) -> str:
     """Return the releases of `rows` as text, such as "0.3 to 0.6", if `release` certainly has none
-    of these forms; otherwise "".
+    of these signatures; otherwise "".
 
-    This is certain for a release after the last form. It is certain for a release before the first
-    form if that form is later than COMPLETE, because older lists of releases are incomplete."""
+    This is certain for a release after the last signature. It is certain for a release before the
+    first signature if that signature is later than COMPLETE, because older lists of releases are
+    incomplete."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -294,7 +299,7 @@ class Modules:
         others."""
         _, origin = module.imports.get("*", (0, ""))
         known = of_the_api(origin.removesuffix("*") + dotted)
-        return known if known in forms() else None
+        return known if known in signatures() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
         """Return the meaning of a name with this value, or of its attributes `rest`. It is known
