@@ -107,12 +107,12 @@ class Alike:
     as the tested core, and the tested core receives the tile that it sends."""
 
     def meet(
-        self, number: int, point: Any, bring: Any, then: Callable[..., None] = nothing
+        self, number: int, point: Any, value: Any, then: Callable[..., None] = nothing
     ) -> dict[int, Any]:
-        sent = replace(bring, to=number) if isinstance(bring, Parcel) else bring
-        brought = dict.fromkeys(point.cores, sent)
-        then(brought)
-        return brought
+        sent = replace(value, to=number) if isinstance(value, Parcel) else value
+        values = dict.fromkeys(point.cores, sent)
+        then(values)
+        return values
 
 
 class Recording(Device):

@@ -82,7 +82,8 @@ def _begin_notebook(file: Path) -> int:
 
 
 def grade(arguments: argparse.Namespace) -> int:
-    """Check each file, and store its stars. Return 0 if all results are right."""
+    """Check each file, and store how many stars the solution gets. Return 0 if all results are
+    right."""
     files = [_file(text) for text in arguments.files] or _all()
     right = True
     for file in files:

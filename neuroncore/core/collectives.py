@@ -99,8 +99,8 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
     core, how = mine.core, participation(mine.tiles)
     members = participants(core.world, core.number, mine.ranks, how.waits)
 
-    def all_there(brought: dict[int, RankPart]) -> None:
-        everyone = [brought[number] for number in members]
+    def all_there(values: dict[int, RankPart]) -> None:
+        everyone = [values[number] for number in members]
         _check_alike(name, everyone)
         step = core.world.cores if how.waits else 1
         if how.once:

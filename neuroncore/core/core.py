@@ -62,8 +62,8 @@ class ShadowOfCore(Protocol):
     """An observer of a core. It executes each instruction a second time, for example in float64."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Execute a legal call on the core, and also in the observer's way (for example in
-        float64)."""
+        """Execute a legal call on the core, and observe it (for example, compute it in
+        float64 too)."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
@@ -72,11 +72,11 @@ class ShadowOfCore(Protocol):
         ...
 
 
-Brought = dict[int, Any]  # by number of the core: the value that it sends at a synchronization
-CarryOut = Callable[[Brought], None]
+Values = dict[int, Any]  # by number of the core: the value that it sends at a synchronization
+CarryOut = Callable[[Values], None]
 
 
-def nothing(brought: Brought) -> None:
+def nothing(values: Values) -> None:
     """Do nothing: the default action when all cores have arrived at a Point."""
 
 
@@ -98,9 +98,9 @@ class Watching(Protocol):
 class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
-    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Wait until all cores of a point have arrived, and return what each core brought. The last
-        core to arrive calls `then` before any core continues."""
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+        """Wait until all cores of a point have arrived, and return the value that each core sent.
+        The last core to arrive calls `then` before any core continues."""
         ...
 
 

@@ -7,8 +7,8 @@ of a launch execute the programs in the same order, however the operating system
 threads.
 
 A point is a named place at which certain cores wait for each other. A synchronization is one wait
-at a point: it is complete when all cores of the point have arrived. Each core brings a value for
-the other cores."""
+at a point: it is complete when all cores of the point have arrived. Each core sends a value to the
+other cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from neuroncore.base import source
 from neuroncore.base.errors import DeadlockError, KernelError, ShapeError, TargetError, UsageError
-from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
+from neuroncore.core.core import CarryOut, Core, Point, Values, nothing, on
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.tile import Array, Tile
@@ -49,14 +49,15 @@ def cores_together(machine: Machine) -> int:
 
 
 def meet(
-    core: Core, point: str, bring: Any = None, cores: tuple[int, ...] = CORES
+    core: Core, point: str, value: Any = None, cores: tuple[int, ...] = CORES
 ) -> dict[int, Any]:
-    """Wait until these cores of the rank have come to this point. Return each core's value `bring`.
+    """Send `value` to these cores of the rank, and wait until all of them have come to this point.
+    Return the value that each core has sent.
 
     Raises TargetError if the rank does not have two cores. With the cores (0,), it must have one
     core, which does not wait."""
     if len(cores) == core.world.cores == 1:
-        return {0: bring}
+        return {0: value}
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can synchronize, but "
@@ -76,8 +77,8 @@ def meet(
             expected=f"cores={CORES}",
         )
     rank_cores = frozenset(core.world.cores_of(core.rank))
-    brought = core.peers.meet(core.number, Point(point, rank_cores), bring)
-    return {core.world.core(number): value for number, value in brought.items()}
+    values = core.peers.meet(core.number, Point(point, rank_cores), value)
+    return {core.world.core(number): value for number, value in values.items()}
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
@@ -117,14 +118,14 @@ STACK = 4 << 20
 
 @dataclass(eq=False)
 class _Sync:
-    """The cores that meet, and what each arrived core has brought."""
+    """The cores that meet, and the value that each arrived core has sent."""
 
     cores: frozenset[int]
-    brought: dict[int, Any] = field(default_factory=dict)
+    values: dict[int, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        return len(self.brought) == len(self.cores)
+        return len(self.values) == len(self.cores)
 
 
 @dataclass(frozen=True)
@@ -222,18 +223,18 @@ class System:
         self._able[self._at[number]] = 0
         self._hand_over(number)
 
-    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Bring a value, and wait for all cores of the point (`Peers.meet`)."""
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+        """Send a value, and wait for all cores of the point (`Peers.meet`)."""
         sync = self._open.setdefault(point, _Sync(point.cores))
-        sync.brought[number] = bring
+        sync.values[number] = value
         if sync.complete:
             del self._open[point]
             self._at_sync = True
-            then(sync.brought)
+            then(sync.values)
             self._at_sync = False
             for member in point.cores:
                 self._able[self._at[member]] = 1
-            return sync.brought
+            return sync.values
         frame = source.user_frame()
         place = source.place(frame.f_code, frame.f_lasti) if frame else None
         self._waits[number] = _Wait(point.name, sync, place)
@@ -243,7 +244,7 @@ class System:
         if self._failure is not None:
             raise _Stopped
         del self._waits[number]
-        return sync.brought
+        return sync.values
 
     def _hand_over(self, number: int) -> None:
         """Let the next program continue after core `number`. Without one, the launch has a
@@ -292,7 +293,7 @@ class System:
     def _absences(self, wait: _Wait) -> list[str]:
         """Return texts about the missing cores of a synchronization: where they wait instead, or
         that they ended."""
-        there = wait.sync.brought
+        there = wait.sync.values
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
         for other in sorted(wait.sync.cores - there.keys()):

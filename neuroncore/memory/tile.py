@@ -401,7 +401,7 @@ class Tile:
     # --- dynamic offsets -------------------------------------------------------------------------
 
     def resolved(self: T, name: str = "the tensor") -> T:
-        """Return the tile as a window at the current values of registers and index tiles.
+        """Return the tile at its current position, which registers and index tiles determine.
 
         Raises OutOfBoundsError if it leaves the tensor, and ViewError if an index chooses rows or
         elements."""

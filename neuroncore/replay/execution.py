@@ -18,7 +18,7 @@ import numpy as np
 from neuroncore.base.errors import KernelError, UsageError
 from neuroncore.clause.instruction import Call
 from neuroncore.core.arguments import ArgumentPlan, plan
-from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
+from neuroncore.core.core import CarryOut, Core, Point, Values, nothing, on
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
@@ -38,42 +38,42 @@ class Waits(Exception):
 class Syncs:
     """The synchronizations of cores: points at which cores wait for each other and exchange data.
 
-    `open`: the points at which cores wait now, each with the data that cores have brought
+    `open`: the points at which cores wait now, each with the data that cores have sent
     `waiting`: the waiting cores, in the order of their arrival
     `complete`: the data of a complete synchronization for each core that waited, until the core
         executes its instruction again"""
 
     def __init__(self) -> None:
-        self.open: dict[Point, Brought] = {}
-        self.complete: dict[int, Brought] = {}
+        self.open: dict[Point, Values] = {}
+        self.complete: dict[int, Values] = {}
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Syncs:
-        """Return a copy for a snapshot, without the data of waiting cores: they will bring it
+        """Return a copy for a snapshot, without the data of waiting cores: they will send it
         again."""
         copy = Syncs()
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
 
-    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
-        """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+        """Let core `number` arrive at a point and send `value`. Return the data of all cores
         that meet there.
 
         Raise Waits if some cores have not arrived. The last core to arrive calls `then` with all
         data."""
         if number in self.complete:
             return self.complete.pop(number)
-        brought = self.open.setdefault(point, {})
-        brought[number] = bring
-        if len(brought) < len(point.cores):
+        values = self.open.setdefault(point, {})
+        values[number] = value
+        if len(values) < len(point.cores):
             self.waiting[number] = None
             raise Waits
         del self.open[point]
-        then(brought)
-        for other in brought.keys() - {number}:
-            self.complete[other] = brought
+        then(values)
+        for other in values.keys() - {number}:
+            self.complete[other] = values
             self.waiting.pop(other, None)
-        return brought
+        return values
 
 
 CHUNK = 128  # instructions that are converted to Python lists at a time

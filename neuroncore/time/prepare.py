@@ -224,7 +224,8 @@ def _wait_for_space(
 
 
 def _slice_sizes(pieces: Pieces) -> Array:
-    """Return the bytes per partition of each piece, or -1 if the compiler does not place it."""
+    """Return the bytes per partition of each piece of a tensor, or -1 if the compiler does not
+    choose its address."""
     return np.where(pieces.movable, pieces.width, -1).astype(np.int32)
 
 

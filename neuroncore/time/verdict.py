@@ -182,7 +182,7 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
 
 
 def matters(resource: Resource, path_parts: PathParts, total: float, least: float) -> bool:
-    """Return whether more of a resource may save at least the share `least` of the time.
+    """Return whether more of a resource may save at least `least`, a fraction of the time.
 
     `path_parts`: the parts of the critical path
     `total`: the time in nanoseconds"""

@@ -294,7 +294,8 @@ def _outcome(outcome: PageOutcome, texts: sources.Texts) -> dict[str, Any]:
 
 
 def _map(number: int, error_map: ErrorMap) -> dict[str, Any]:
-    """Return the fields of the map of a result's differences. Levels are stored row by row."""
+    """Return the heat map of the differences between a result and its reference, for JSON. Its
+    levels are stored row by row."""
     return {
         "result": number,
         "shape": [error_map.rows, error_map.columns],

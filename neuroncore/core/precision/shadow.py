@@ -16,7 +16,7 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
 from neuroncore.core.binding import perform
-from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
+from neuroncore.core.core import CarryOut, Core, Point, Values, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.precision import watch
 from neuroncore.core.precision.around import SharedState
@@ -47,15 +47,15 @@ class _Peers:
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
 
-    def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
         peers = self.shadow.core.peers
         assert peers is not None
 
-        def carried(met: Brought) -> None:
-            then({other: brought for other, (brought, *_) in met.items()})
+        def carried(met: Values) -> None:
+            then({other: value for other, (value, *_) in met.items()})
 
         gone_on: list[int] = []
-        sent = bring, self.shadow.sent, gone_on
+        sent = value, self.shadow.sent, gone_on
         in_float64 = point._replace(name=f"{point.name}, in float64")
         met = peers.meet(number, in_float64, sent, carried)
         self.shadow.received = {}
@@ -66,7 +66,7 @@ class _Peers:
         first = min(met.keys() & set(core.world.cores_of(core.rank)))
         self.shadow.is_first = not met[first][-1]
         met[first][-1].append(number)
-        return {other: brought for other, (brought, *_) in met.items()}
+        return {other: value for other, (value, *_) in met.items()}
 
 
 class Shadow:
