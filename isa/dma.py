@@ -70,7 +70,7 @@ def dma_compute(
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
     If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If an index occurs
-    twice (unique_indices=False), both sums are added to its row, one after the other."""
+    twice (unique_indices=False), both sums are added to the same row, one after the other."""
     adds_to_itself(dst, srcs)
     into, *rows = asked_of(core, dst, srcs, oob_mode is SKIP)
     if dst.dynamic and unique_indices:

@@ -145,7 +145,7 @@ class Access(NamedTuple):
     row: int
 
 
-class SharedSpot(NamedTuple):
+class ExactBytes(NamedTuple):
     """The exact bytes of a box.
 
     `storage`: the storage of the box
@@ -159,14 +159,14 @@ class SharedSpot(NamedTuple):
 
 @dataclass(eq=False)
 class SharedBoxes:
-    """The boxes that threads access. `spots` and `accesses` have an element for each box, core by
-    core. Other fields have an array for each core:
+    """The boxes that threads access. `exact_bytes` and `accesses` have an element for each box,
+    core by core. Other fields have an array for each core:
 
     `area`: the storage of each box
     `box`: the bounds of each box: [row, row_end, byte, byte_end]
     `pattern`: the pattern of each box; -1 if the box fills its bounds
     `start`: the first byte of each pattern
-    `form`: the index in `forms` of each pattern's form (`SharedSpot`)
+    `form`: the index in `forms` of each pattern's form (`ExactBytes`)
     `indexed`: whether an access through an index was left out"""
 
     area: list[Array] = field(default_factory=list)
@@ -175,7 +175,7 @@ class SharedBoxes:
     start: list[Array] = field(default_factory=list)
     form: list[Array] = field(default_factory=list)
     forms: dict[Form, int] = field(default_factory=dict)
-    spots: list[SharedSpot] = field(default_factory=list)
+    exact_bytes: list[ExactBytes] = field(default_factory=list)
     accesses: list[list[Access]] = field(default_factory=list)
     indexed: bool = False
 
@@ -193,7 +193,7 @@ class SharedBoxes:
     def share(self, first: int, second: int) -> bool:
         """Return whether two boxes share bytes; False without a comparison if a box has more than
         MOST_RUNS runs of adjacent bytes."""
-        a, b = self.spots[first], self.spots[second]
+        a, b = self.exact_bytes[first], self.exact_bytes[second]
         if a == b:
             return True
         if max(_count(a), _count(b)) > MOST_RUNS:
@@ -219,7 +219,7 @@ class SharedBoxes:
         numbers = [self.forms.setdefault(form, len(self.forms)) for form in boxes.patterns.forms]
         self.start.append(boxes.patterns.start)
         self.form.append(np.array(numbers, np.int64)[boxes.patterns.form])
-        self.spots += _spots(uses, kept)
+        self.exact_bytes += _exact_bytes(uses, kept)
         self.accesses += [[] for _ in kept]
         return number
 
@@ -277,36 +277,36 @@ def _first_windows(uses: Uses) -> Array:
     return first
 
 
-def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
+def _exact_bytes(uses: Uses, kept: Array) -> list[ExactBytes]:
     windows, geometries = uses.program.windows(), uses.program.geometries
-    spots = []
+    exact_bytes = []
     for window in _first_windows(uses)[kept].tolist():
         geometry = geometries[windows.geometry[window]]
         form = Form(geometry.shape, geometry.bytes_apart, geometry.dtype.itemsize)
         start = int(windows.offset[window]) * geometry.dtype.itemsize
-        spots.append(SharedSpot(int(windows.storage[window]), form, start))
-    return spots
+        exact_bytes.append(ExactBytes(int(windows.storage[window]), form, start))
+    return exact_bytes
 
 
-def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
-    """Divide a spot into runs of adjacent bytes. Return (size, step in bytes) for each axis of
-    runs, and the bytes of a run."""
-    length = spot.form.item
-    axes = access.long_axes(spot.form.shape, spot.form.steps)
+def _axes(exact: ExactBytes) -> tuple[list[tuple[int, int]], int]:
+    """Divide the bytes of a box into runs of adjacent bytes. Return (size, step in bytes) for each
+    axis of runs, and the bytes of a run."""
+    length = exact.form.item
+    axes = access.long_axes(exact.form.shape, exact.form.steps)
     while axes and axes[-1][1] == length:
         length *= axes.pop()[0]
     return axes, length
 
 
-def _count(spot: SharedSpot) -> int:
-    """Return the number of runs of adjacent bytes of a spot."""
-    return prod(size for size, _ in _axes(spot)[0])
+def _count(exact: ExactBytes) -> int:
+    """Return the number of runs of adjacent bytes of a box."""
+    return prod(size for size, _ in _axes(exact)[0])
 
 
-def _runs(spot: SharedSpot) -> tuple[Array, int]:
-    """Return the first bytes of a spot's runs of adjacent bytes, sorted, and the bytes of a run."""
-    axes, length = _axes(spot)
-    begins = np.array([spot.start], np.int64)
+def _runs(exact: ExactBytes) -> tuple[Array, int]:
+    """Return the first bytes of the runs of adjacent bytes, sorted, and the bytes of a run."""
+    axes, length = _axes(exact)
+    begins = np.array([exact.start], np.int64)
     for size, step in axes:
         begins = (begins[:, None] + np.arange(size) * step).reshape(-1)
     return np.sort(begins), length
@@ -373,12 +373,12 @@ class LaunchAccesses:
         return self.world.named(thread.core) if alone else f"program {thread.number}"
 
     @cached_property
-    def writers(self) -> dict[SharedSpot, list[Access]]:
-        """The writes to each spot, by all threads."""
-        by_spot: dict[SharedSpot, list[Access]] = {}
-        for spot, accesses in zip(self.shared.spots, self.shared.accesses, strict=True):
-            by_spot.setdefault(spot, []).extend(access for access in accesses if access.writes)
-        return by_spot
+    def writers(self) -> dict[ExactBytes, list[Access]]:
+        """The writes of all threads to the bytes of each box."""
+        by_bytes: dict[ExactBytes, list[Access]] = {}
+        for exact, accesses in zip(self.shared.exact_bytes, self.shared.accesses, strict=True):
+            by_bytes.setdefault(exact, []).extend(access for access in accesses if access.writes)
+        return by_bytes
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
@@ -475,8 +475,8 @@ def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
       thread writes them."""
     first, second = race.first, race.second
     if first.writes:
-        same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]
+        same = launch.shared.exact_bytes[race.first_box] == launch.shared.exact_bytes[race.box]
         return same and launch.line(first) == launch.line(second)
-    written = launch.writers[launch.shared.spots[race.box]]
+    written = launch.writers[launch.shared.exact_bytes[race.box]]
     earlier = (w for w in written if w.thread == first.thread and w.row <= first.row)
     return any(launch.line(write) == launch.line(second) for write in earlier)

@@ -571,7 +571,8 @@ def collective_permute_implicit(
 def collective_permute_implicit_current_processing_rank_id(
     core: Core, call: Any, dst: Any, iteration_id: Any, replica_group: Any, channel_id: Any
 ) -> Offsets | None:
-    """dst = the rank whose data this rank has after iteration_id steps around the channel's ring"""
+    """dst = the rank from which this rank's data comes after iteration_id steps on the channel's
+    ring"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -670,7 +671,7 @@ def dma_compute(
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
     If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If an index occurs
-    twice (unique_indices=False), both sums are added to its row, one after the other.
+    twice (unique_indices=False), both sums are added to the same row, one after the other.
     """
     offsets = None
     if call.dynamic:

@@ -1661,7 +1661,8 @@ def collective_permute_implicit_current_processing_rank_id(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = the rank whose data this rank has after iteration_id steps around the channel's ring"""
+    """dst = the rank from which this rank's data comes after iteration_id steps on the channel's
+    ring"""
     if extra or unknown or dst is MISSING or iteration_id is MISSING or replica_group is MISSING:
         settle(COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1996,7 +1997,7 @@ def dma_compute(
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
     If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If an index occurs
-    twice (unique_indices=False), both sums are added to its row, one after the other.
+    twice (unique_indices=False), both sums are added to the same row, one after the other.
     """
     if extra or unknown or dst is MISSING or srcs is MISSING or reduce_op is MISSING:
         settle(DMA_COMPUTE, locals(), extra, unknown)

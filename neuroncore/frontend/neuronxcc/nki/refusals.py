@@ -113,7 +113,7 @@ def transposed_wide(tile: Tile) -> DtypeError:
         expected="a format of 2 bytes, or a tensor in hbm",
         got=f"{tile.dtype} in sbuf",
         because="the older API's compiler fails where DMA engines transpose float32 within SBUF",
-        hint="nl.transpose and nisa.nc_transpose transpose on the Tensor engine",
+        hint="the Tensor engine executes nl.transpose and nisa.nc_transpose",
         also="NCC_ISFV902",
     )
 
