@@ -212,8 +212,7 @@ def collective_permute_implicit_current_processing_rank_id(
     dst: OutRegister, iteration_id: InRegisterOrNumber, replica_group: words.Groups,
     channel_id: words.Dim = 0, *, core: Core,
 ) -> None:  # fmt: skip
-    """dst = the rank from which this rank's data comes after iteration_id steps on the channel's
-    ring"""
+    """dst = the rank whose data arrives here after iteration_id steps on the channel's ring"""
     steps = iteration_id.value if isinstance(iteration_id, VirtualRegister) else iteration_id
     around = groups.ring(core, groups.own_group(core, replica_group), channel_id)
     origin = around[(around.index(core.rank) - steps) % len(around)]

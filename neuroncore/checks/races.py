@@ -137,7 +137,8 @@ MOST_RUNS = 1 << 18  # accesses with more runs of adjacent bytes are not compare
 
 
 class Access(NamedTuple):
-    """A thread's first read, or first write, of a box in one segment."""
+    """The first read or the first write of a box's bytes by one thread between two
+    synchronizations."""
 
     thread: int
     segment: int

@@ -571,8 +571,7 @@ def collective_permute_implicit(
 def collective_permute_implicit_current_processing_rank_id(
     core: Core, call: Any, dst: Any, iteration_id: Any, replica_group: Any, channel_id: Any
 ) -> Offsets | None:
-    """dst = the rank from which this rank's data comes after iteration_id steps on the channel's
-    ring"""
+    """dst = the rank whose data arrives here after iteration_id steps on the channel's ring"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

@@ -1661,8 +1661,7 @@ def collective_permute_implicit_current_processing_rank_id(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = the rank from which this rank's data comes after iteration_id steps on the channel's
-    ring"""
+    """dst = the rank whose data arrives here after iteration_id steps on the channel's ring"""
     if extra or unknown or dst is MISSING or iteration_id is MISSING or replica_group is MISSING:
         settle(COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, locals(), extra, unknown)
     core: Any = running() or current()

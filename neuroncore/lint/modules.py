@@ -379,8 +379,8 @@ class Modules:
         return None
 
     def _load(self, path: Path, nearby: bool) -> Module | None:
-        """Read a file as a Module. Return None if it is not Python, or lacks "nki" and is not
-        `nearby`."""
+        """Read a file as a Module. Return None if it is not Python. Also return None if it does not
+        contain "nki", unless `nearby` is True."""
         if path not in self._read:
             self._read[path] = None
             try:

@@ -355,9 +355,9 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 class Statistics:
     """The result of rounding one number `draws` times.
 
-    `z` and `lags` are distances in standard deviations: `z` of `ups` from its expected value,
-    `lags` of autocorrelations from 0. A distance of 4.5 or more has a probability of 1 in 150,000
-    and counts as a failure."""
+    `z` and `lags` are distances in standard deviations. `z` is the distance of `ups` from its
+    expected value; `lags` contains the distances of autocorrelations from 0. A distance of 4.5 or
+    more has a probability of 1 in 150,000 and counts as a failure."""
 
     value: float
     below: float

@@ -108,8 +108,7 @@ def rank_id(i: Any) -> int:
 
 
 def collective_permute_implicit_current_processing_rank_id(i: Any) -> int:
-    """dst = the rank from which this rank's data comes after iteration_id steps on the channel's
-    ring"""
+    """dst = the rank whose data arrives here after iteration_id steps on the channel's ring"""
     group = next(ranks for ranks in i.replica_group if i.core.rank in ranks)
     around = i.core.ring(group, i.channel_id)
     return int(around[(around.index(i.core.rank) - i.iteration_id) % len(around)])

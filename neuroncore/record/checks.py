@@ -100,18 +100,20 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     moving = np.flatnonzero(windows.moving >= 0)
     all_there = np.array_equal(windows.moving[moving], np.arange(len(pairs)))
     if not all_there or len(moves) < len(pairs):
-        raise ValueError("the table of places lacks a window whose position depends on an index")
+        raise ValueError("the table of places lacks an operand whose position depends on an index")
     if (windows.offset[windows.moving < 0] < 0).any():
-        raise ValueError("the offset of a window is negative")
+        raise ValueError("the offset of an operand is negative")
     if (windows.offset[moving] != data.offsets()).any():
-        raise ValueError("the offset of a window differs from its entry in the table of places")
+        raise ValueError("the offset of an operand differs from its entry in the table of places")
     inside(pairs[:, 0], len(program.geometries), "geometries")
     places: dict[int, tuple[Geometry, int, list[Move]]] = {}
     for window, (number, offset) in zip(moving.tolist(), pairs.tolist(), strict=True):
         geometry, whole = program.geometries[number], program.geometries[windows.geometry[window]]
         window_moves = moves[len(places)]
         if geometry.layout.arguments != whole.layout.arguments:
-            raise ValueError("the layout of a window differs from its entry in the table of places")
+            raise ValueError(
+                "the layout of an operand differs from its entry in the table of places"
+            )
         _stays_inside(geometry, whole, offset, window_moves)
         places[window] = geometry, offset, window_moves
     return places
@@ -124,13 +126,13 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
-        raise ValueError("an index moves a window in an unknown way")
+        raise ValueError("an index moves an operand in an unknown way")
     if max(kinds) and (len(moves) > 1 or registers[0]):
         raise ValueError("rows or elements are picked by a register or by several index tiles")
     low = high = offset
     for kind, step, limit, _ in moves:
         if limit < 0:
-            raise ValueError("the largest index of a window is negative")
+            raise ValueError("the largest index of an operand is negative")
         reach = step * limit
         if kind == 1:
             shape, strides = (limit + 1, *geometry.shape[1:]), (step, *geometry.strides[1:])
@@ -145,7 +147,7 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
         else:
             low, high = low + min(reach, 0), high + max(reach, 0)
     if not geometry.has_room(np.array([low, high], np.int64)):
-        raise ValueError("an index can move a window out of its tensor")
+        raise ValueError("an index can move an operand out of its tensor")
 
 
 def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
@@ -167,7 +169,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
             for name, window in zip(call.dynamic, row, strict=False):
                 if window not in places:
                     raise ValueError(
-                        f"{name} of {call.name} has a window at a fixed position, but its call "
+                        f"{name} of {call.name} is at a fixed position, but its call "
                         "expects a position that is only known at run time"
                     )
                 _moves(program, call.view(name), *places[window], rest)
@@ -190,7 +192,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError(
-            "the position of a window is only known at run time, but its call expects a fixed one"
+            "the position of an operand is only known at run time, but its call expects a fixed one"
         )
     for number in {*windows.geometry[used].tolist()}:
         geometry = program.geometries[number]
@@ -202,7 +204,9 @@ def _seen(program: Program, expected: View, used: Array) -> None:
         elif not layout.on_chip:
             offsets = offsets[:1]
         if any(geometry.view(offset) != expected for offset in {*offsets.tolist()}):
-            raise ValueError(f"a window does not have the view {expected}, which its call expects")
+            raise ValueError(
+                f"an operand does not have the view {expected}, which its call expects"
+            )
 
 
 def _moves(
@@ -236,7 +240,7 @@ def _moves(
     )
     if view != expected:
         raise ValueError(
-            "a window whose position is only known at run time does not have the view "
+            "an operand whose position is only known at run time does not have the view "
             f"{expected}, which its call expects"
         )
 
@@ -308,7 +312,7 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
         held = len(keys[rows[begins[row + 1] - 1]]) // 2 - len(call.instruction.values)
         if held != sum(by_register for *_, by_register in moves):
             raise ValueError(
-                "the number of registers of a row is not the number that its windows use"
+                "the number of registers of an instruction is not the number that its operands use"
             )
 
 

@@ -444,7 +444,7 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():
-        raise ValueError("a window has no storage")
+        raise ValueError("an operand has no storage")
     return Storages(number, kind, order[at], kinds)
 
 

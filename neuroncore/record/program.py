@@ -304,7 +304,7 @@ class Program:
         return kept if kept and len(kept.columns.call) == len(self) else None
 
     def free_tables(self) -> None:
-        """Free the tables if the record is long. They are made again from the instructions when
+        """Free the memory of columns and boxes if the record is long. They are made again when
         needed. Columns that differ from the instructions are kept."""
         read = self._read
         if read is not None and read.from_rows and self.is_long:
@@ -433,9 +433,9 @@ class Program:
         for number, geometry in enumerate(self.geometries):
             offsets = windows.offset[windows.geometry == number]
             if len(offsets) and 0 in geometry.shape:  # only a result may be empty
-                raise ValueError("a window has no elements")
+                raise ValueError("an operand has no elements")
             if len(offsets) and not geometry.has_room(offsets[offsets != ANYWHERE]):
-                raise ValueError("a window is outside its tensor")
+                raise ValueError("an operand is outside its tensor")
         pairs = np.concatenate([_values(self._edges), _values(self._decisions)])
         inside(pairs, len(self) + 1, "instructions")
         if (pairs[::2] <= pairs[1::2]).any():

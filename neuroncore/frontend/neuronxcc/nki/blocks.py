@@ -116,7 +116,7 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
         raise SignatureError(
             f"the allocation has {plural(len(counts), 'count')} of tiles, {tuple(counts)!r}, but "
             f"the tensor has {plural(len(block), 'block axis', 'block axes')}",
-            expected="one count per block axis, or ()",
+            expected="one count for each block axis, or an empty tuple",
         )
     place = 0
     for index, count in zip(block, counts, strict=False):

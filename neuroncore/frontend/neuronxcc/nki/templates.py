@@ -194,7 +194,8 @@ class Plan:
         return program.issued, program.births.size // BIRTH, reports, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
-        """Return whether the `events` are all that happened since `_stand` returned `before`."""
+        """Return whether only the `events` have changed the counts of `_stand` since they were
+        `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
         steps = sum(type(event) is TracedStep for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
