@@ -91,7 +91,8 @@ def _new_block(nbytes: int) -> Block:
 
 
 def take(nbytes: int) -> Array:
-    """Return bytes that no other array uses. From SMALL bytes on, they begin with a cache line."""
+    """Return bytes that no other array uses. SMALL bytes or more begin at the start of a cache
+    line."""
     return array((nbytes,), BYTE)
 
 

@@ -310,8 +310,9 @@ class Storages(NamedTuple):
         return placed
 
     def areas(self) -> Array:
-        """The area of each storage: the number of its first storage. Storages at addresses that the
-        kernel chose share one area in each memory."""
+        """For each storage, the number that identifies its area (`record.boxes`). Storages at
+        addresses that the kernel chose share one area in each memory, with the number of the first
+        of them."""
         if not any(kind.placed for kind in self.kinds):
             return self.number
         placed = self.is_placed()

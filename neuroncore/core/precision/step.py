@@ -139,6 +139,7 @@ class Step:
             fresh = _fresh(tile, self.arguments[adds_name])
             self.arguments[adds_name] = fresh is not True
         adds = self.traits.accumulates and fresh is not True
+        # a DMA writes all of a result at a known address
         in_part = name in self.traits.partial and (self.windows or not _is_dma(self.call))
         keeps = adds or in_part
         if isinstance(tile, Picked):
@@ -466,8 +467,7 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """Return whether DMA engines may run the call. They write all of a result at a known
-    address."""
+    """Return whether DMA engines may run the call."""
     return engine.dma in call.instruction.engines
 
 

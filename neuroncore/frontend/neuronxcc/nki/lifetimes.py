@@ -223,8 +223,8 @@ NONE = Numbering(0, ())
 
 
 def numbering(frame: FrameType | None) -> Numbering:
-    """Return the Numbering of the tensor that the call in a frame is making. Return NONE if the
-    source is missing or does not show how the tensor is indexed."""
+    """Return how the source indexes the tensor that a call creates; `frame` is executing the call.
+    Return NONE if the source is missing or does not show how the tensor is indexed."""
     return NONE if frame is None else _numbering(frame)
 
 

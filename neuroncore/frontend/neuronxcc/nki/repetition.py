@@ -163,8 +163,8 @@ class NewStorage:
             program.names[storage.id] = name
 
     def traced(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
-        """Return the trace of this tile in an iteration with these `numbers`. `number` is the
-        storage's id."""
+        """Return the event that makes this tile in an iteration with these `numbers`. `number` is
+        the id of the tile's storage."""
         if not self._is_block:
             region, shape, dtype, name, filled = self._fields
             return NewTile(region, shape, dtype, name, filled, self._site, self.kind, number)

@@ -160,8 +160,8 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """End tracing an iteration, and learn from it: either how an earlier template's numbers
-        change, or a new template."""
+        """End the trace of an iteration, and make a template from it. The template either shows how
+        the numbers of an earlier template change, or is a new one."""
         state, trace = self._state, self._trace
         values, first, guard, stand = self._begun
         template = None

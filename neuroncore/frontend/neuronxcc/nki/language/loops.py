@@ -87,11 +87,9 @@ def loop_reduce(
 
 
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
-    """Note whether the `loops` of a loop_reduce are in their first iterations, which decides about
-    instructions.
-
-    Guards are traced (`tracing`): one for each loop if all are (`first`), otherwise one for the
-    last loop that is not."""
+    """Add guards to the trace of the iteration (`tracing`), because the instructions of a
+    loop_reduce depend on whether its `loops` are in their first iterations. If all are (`first`),
+    each loop gets a guard. Otherwise one guard is enough, for the last loop that is not."""
     if (trace := running().trace) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
