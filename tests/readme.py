@@ -35,8 +35,8 @@ def prepare(folder):
     twin."""
     (folder / "kernels").symlink_to(ROOT / "kernels")
     first = next(body for body in blocks("python") if body.startswith("# first.py"))
-    (folder / "first.py").write_text(first.split("\n", 1)[1])
-    (folder / "bad.py").write_text(first.split("\n", 1)[1].replace("128, 512)", "129, 512)"))
+    (folder / "first.py").write_text(first)
+    (folder / "bad.py").write_text(first.replace("128, 512)", "129, 512)"))
 
 
 def run(command, folder):

@@ -141,7 +141,7 @@ print(*(name for name in sys.modules if name.split(".")[0] == "neuroncore"), sep
 def test_a_first_run_loads_few_modules(tmp_path):
     """A module that only some runs need is loaded when they need it (`neuroncore.base.lazy`)."""
     first = next(body for body in readme.blocks("python") if body.startswith("# first.py"))
-    (tmp_path / "first.py").write_text(first.split("\n", 1)[1])
+    (tmp_path / "first.py").write_text(first)
     command = [sys.executable, "-c", FIRST_RUN]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = sorted(done.stdout.split())

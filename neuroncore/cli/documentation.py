@@ -11,7 +11,7 @@ import neuroncore
 from neuroncore.base.errors import UsageError
 
 HOME = Path(neuroncore.__file__).parent / "site" / "html" / "index.html"
-BUILD = "python -m sphinx -M html docs neuroncore/site -W"
+BUILD = "pip install -e '.[docs]' && python -m sphinx -M html docs neuroncore/site -W"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
