@@ -281,8 +281,9 @@ def _is_taken_as_it_is(name: str, declared: Immediate | Register) -> str:
     if declared.kind is float and declared.low == -inf:
         return f"{absent}type({name}) is float or type({name}) is int"
     low, high = declared.low, declared.high
-    bounds = "" if low == -inf else f" and {int(low)} <= {name} <= {int(high)}"
-    return f"{absent}type({name}) is {declared.kind.__name__}{bounds}"
+    bounds = ("" if low == -inf else f"{low} <= ") + name + ("" if high == inf else f" <= {high}")
+    within = "" if bounds == name else f" and {bounds}"
+    return f"{absent}type({name}) is {declared.kind.__name__}{within}"
 
 
 def _is_optional(declared: Op | Act) -> bool:
