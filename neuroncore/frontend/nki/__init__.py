@@ -1,4 +1,4 @@
-"""The NKI API of today (0.3 and later): instructions write to their first operand, `dst`."""
+"""The NKI API of today (0.2 and later): instructions write to their first operand, `dst`."""
 
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
