@@ -24,7 +24,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def docs(arguments: argparse.Namespace) -> int:
     """Open the site in a browser. Raises UsageError if the site has not been built."""
     if not HOME.exists():
-        raise UsageError(f"the documentation is not built in this checkout; build it: {BUILD}")
+        raise UsageError(f"the documentation is not built; in a clone, build it: {BUILD}")
     print(HOME)
     if not arguments.path and not webbrowser.open(HOME.as_uri()):
         print("no browser was found; open this file in one")
