@@ -17,7 +17,7 @@ from neuroncore.base.units import duration, size
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, terminal
 from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
-from neuroncore.cli.usage import add_output, is_given, needs, option, telling
+from neuroncore.cli.usage import add_output, excludes, is_given, needs, option, telling
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -294,6 +294,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     add_launches(parser, named=False)
     needs(parser, **OF_KERNEL, tolerance="expect")
+    excludes(parser, "source", "all")
     parser.set_defaults(command=neff, is_script=lambda _: False)
 
 

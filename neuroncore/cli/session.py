@@ -317,6 +317,8 @@ class Session:
         the file. If it does not accept the arguments, say so, and compare nothing."""
         name = self.arguments.ref or ("reference" if hasattr(home, "reference") else None)
         if name is None:
+            if self.arguments.tol is not None:
+                raise UsageError("--tol needs a reference: --ref, or a function `reference`")
             return
         found = values.function(name, home)
         try:

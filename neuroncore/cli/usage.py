@@ -240,8 +240,8 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
     becomes the machine of the instance. Raise UsageError
 
     * if --ranks is 0 or too large;
-    * if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL.
-      Scripts and saved runs would ignore these options."""
+    * if --ranks, --args, --inputs, --ref or --tol is given and `named` is not a kernel
+      FILE.py::KERNEL, or --verbose and it is one. These options would be ignored."""
     refuse_arguments(arguments, named)
     if arguments.ranks is not None:
         if "::" not in named:
@@ -254,11 +254,13 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
 
 
 def refuse_arguments(arguments: argparse.Namespace, *named: str) -> None:
-    """Raise UsageError for --args, --inputs and --ref if no file in `named` is a kernel
-    FILE.py::KERNEL."""
-    for name in ("args", "inputs", "ref") if not any("::" in file for file in named) else ():
+    """Raise UsageError for --args, --inputs, --ref and --tol if no file in `named` is a kernel
+    FILE.py::KERNEL, and for --verbose if one is."""
+    kernel = any("::" in file for file in named)
+    for name in ("verbose",) if kernel else ("args", "inputs", "ref", "tol"):
         if is_given(arguments, name):
-            raise UsageError(f"{option(name)} needs a kernel: FILE.py::KERNEL")
+            needed = "a script: FILE.py" if kernel else "a kernel: FILE.py::KERNEL"
+            raise UsageError(f"{option(name)} needs {needed}")
 
 
 def refuse_execution(arguments: argparse.Namespace, *files: str) -> None:

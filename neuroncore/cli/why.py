@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from neuroncore.cli import captures, document, session, terminal
 from neuroncore.cli.run import add_launches, kept_run, launch, options
-from neuroncore.cli.session import Session
+from neuroncore.cli.session import KernelFailed, Session
 from neuroncore.cli.usage import (
     add_output,
     add_world,
@@ -124,10 +124,23 @@ def diff(arguments: argparse.Namespace) -> int:
     captures.refuse_program(arguments)
     refuse_arguments(arguments, *files)
     refuse_execution(arguments, *files)
-    old, new = (kept_run(arguments, file) for file in files)
+    old, new = _both(arguments, files)
     comparison = old.diff(new, answers=arguments.answers)
     captures.report(arguments, comparison, old, new)
     return 0
+
+
+def _both(arguments: argparse.Namespace, files: Iterable[str]) -> Sequence[Run]:
+    """Run all files. If kernels fail, each failure is printed, and the first one is raised."""
+    runs, failures = [], []
+    for file in files:
+        try:
+            runs.append(kept_run(arguments, file))
+        except KernelFailed as failed:
+            failures.append(failed)
+    if failures:
+        raise failures[0]
+    return runs
 
 
 def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:

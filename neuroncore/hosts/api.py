@@ -115,6 +115,8 @@ class Run:
         self.finished, self._used, self._before = finished, used, before
         self._number = 0  # the number of the rank, if this is the Run of one rank
 
+    __reduce__ = saved.refuse_pickling
+
     @property
     def _original(self) -> Arguments | None:
         """The arguments before the launch (`Originals.arguments`), or None if they are unknown."""

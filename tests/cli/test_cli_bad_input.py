@@ -207,6 +207,8 @@ def test_a_syntax_error_of_text_that_the_script_evaluates_has_the_script_s_trace
         (["mine.py", "--args", "1"], "--args needs a kernel: FILE.py::KERNEL"),
         (["mine.py", "--inputs", "inputs"], "--inputs needs a kernel"),
         (["mine.py", "--ref", "of_two"], "--ref needs a kernel"),
+        (["mine.py", "--tol", "0.1"], "--tol needs a kernel"),
+        (["mine.py::double", "-v"], "--verbose needs a script"),
         (["bad.py", "--save", "bad.py"], "--save bad.py would overwrite a file"),
         (["bad.py::raises", "--html", "./bad.py"], "--html bad.py would overwrite a file"),
     ],

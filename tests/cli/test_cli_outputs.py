@@ -120,6 +120,13 @@ def test_an_option_without_effect_is_refused(capsys, words, needed):
     assert refused(capsys, *words) == f"neuroncore: {option} needs {needed}\n"
 
 
+def test_a_tolerance_needs_a_reference(capsys):
+    Path("alone.py").write_text(KERNEL.replace("def reference", "def expected"))
+    words = "run", "alone.py::double", "--tol", "0.1"
+    assert "--tol needs a reference" in refused(capsys, *words)
+    assert main([*words, "--ref", "expected"]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "excluded", "other"),
     [
@@ -127,12 +134,13 @@ def test_an_option_without_effect_is_refused(capsys, words, needed):
         (("check", NAMED, "--args", "1"), "--args", "--static"),
         (("view", NAMED, "--watch"), "--watch", "--serve"),
         (("machines", "--json"), "--json", "--check"),
+        (("neff", "k.neff", "--all"), "--all", f"--source={NAMED}"),
         (("eval", "--spec", "s.py", "--candidate", "k.py", "--rank"), "--rank", "--examine"),
     ],
 )
 def test_an_option_that_another_one_excludes_is_refused(capsys, words, excluded, other):
     message = refused(capsys, *words, other)
-    assert message == f"neuroncore: {excluded} can't be combined with {other}\n"
+    assert message == f"neuroncore: {excluded} can't be combined with {other.partition('=')[0]}\n"
 
 
 def test_a_page_is_written_even_if_no_instruction_is_at_its_line_or_later():
@@ -161,6 +169,14 @@ def test_options_of_a_saved_run_are_accepted(capsys, saved):
         assert main([words[0], "k.run", *words[1:]]) == 0
     assert main(["diff", "k.run", NAMED, "--seed", "3"]) == 0
     assert "--args needs a kernel" in refused(capsys, "diff", "k.run", "k.run", "--args", "1")
+
+
+def test_diff_runs_the_second_kernel_if_the_first_one_fails(capsys):
+    Path("fails.py").write_text(KERNEL.replace("(out, ", "(out[:, :1], "))
+    Path("fails_too.py").write_text(KERNEL.replace("by)", "None)"))
+    assert main(["diff", "fails.py::double", "fails_too.py::double"]) == 1
+    err = capsys.readouterr().err
+    assert "fails.py:11" in err and "fails_too.py:11" in err
 
 
 def test_a_compiled_program_belongs_to_a_trace(capsys):

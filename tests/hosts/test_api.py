@@ -1,5 +1,7 @@
 """neuroncore.run and the Run that it returns: results, figures, tables, comparison."""
 
+import copy
+import pickle
 import re
 from pathlib import Path
 
@@ -284,6 +286,15 @@ def test_a_saved_run_gives_the_answers_of_the_run(kernel, tmp_path):
     np.testing.assert_equal(again.replay(*doubled), run.replay(*doubled))
     again.save(tmp_path / "two.run")
     np.testing.assert_equal(neuroncore.load(tmp_path / "two.run").replay(), run.replay())
+
+
+def test_a_run_can_be_saved_but_not_pickled(tmp_path):
+    run = neuroncore.run(add, A, A)
+    run.save(tmp_path / "one.run")
+    for one in (run, neuroncore.load(tmp_path / "one.run")):
+        for copied in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(UsageError, match=r"run.save\(FILE\)"):
+                copied(one)
 
 
 def test_changed_arguments_are_saved(tmp_path):
