@@ -337,6 +337,12 @@ def test_constants_are_in_hbm():
     assert np.array_equal(got, np.stack([array, array]))
 
 
+@for_all("size", [-1, 0, 2.5, "two", None])
+def test_the_size_of_an_identity_matrix_is_a_positive_int(size):
+    with pytest.raises(SignatureError, match="is not a shape"):
+        nki.simulate_kernel(lambda x: nl.shared_identity_matrix(size), numbers(5, 7))
+
+
 @pytest.mark.parametrize("shape", [(1, F), (F,), (P, 1)])
 def test_a_tensor_in_hbm_is_broadcast_without_a_copy(shape):
     @nki.jit

@@ -326,4 +326,5 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
     """Return a tensor in HBM with an n x n identity matrix."""
     check_keywords(kwargs)
-    return shared_constant(np.identity(n), dtype)
+    (rows, _), _ = _sizes((n, n))
+    return shared_constant(np.identity(rows), dtype)
