@@ -162,8 +162,12 @@ def unexpected(
     instruction: Instruction, core: Core, error: Exception, scope: Mapping[str, Any]
 ) -> NeuronError:
     """Return the error for an exception that no rule of the instruction raises: a fault of
-    neuroncore, or of a kernel that passes an integer beyond all floats. `scope` has the
-    arguments."""
+    neuroncore, or of a kernel that passes an integer beyond all floats or a tile of an earlier
+    launch (`Storage.end`). `scope` has the arguments."""
+    try:
+        core.check_launch(arguments(instruction, scope) if scope else {})
+    except NeuronError as outlived:
+        return outlived
     if isinstance(error, OverflowError):
         for name, value in scope.items():
             if isinstance(value, int) and abs(value) > sys.float_info.max:

@@ -177,8 +177,7 @@ class Core:
         return it.
 
         Raises the first error of the call; its message lists the other errors."""
-        for error in self._outlived(arguments):
-            raise error
+        self.check_launch(arguments)
         call = legality.checked(instruction, key, arguments, self.machine).of_launch()
         if self.program is not None:
             call.index = len(self.program.calls)
@@ -187,17 +186,21 @@ class Core:
         self.calls[key] = call
         return call
 
-    def _outlived(self, arguments: dict[str, Any]) -> Iterator[KernelError]:
+    def check_launch(self, arguments: Mapping[str, Any]) -> None:
+        """Raise OutsideKernelError for a tile of an earlier launch among the arguments, or among
+        the indices of their elements. The names of listed tiles are arguments too."""
         for name, value in arguments.items():
-            if isinstance(value, Tile) and value.storage.launch is not self.hbm:
-                yield OutsideKernelError(
-                    f"{name} ({value}) is a tensor of an earlier launch, or a copy that Python "
-                    "made",
-                    argument=name,
-                    because="the tensors of a kernel exist only while the kernel runs",
-                    hint="return the tensor to the host, and pass the array to the next launch; "
-                    "nl.copy copies a tensor in a kernel",
-                )
+            indices = [each.index for each in value.dynamic] if isinstance(value, Tile) else []
+            for tile in [value, *indices]:
+                if isinstance(tile, Tile) and tile.storage.launch is not self.hbm:
+                    raise OutsideKernelError(
+                        f"{name} ({tile}) is a tensor of an earlier launch, or a copy that Python "
+                        "made",
+                        argument=name,
+                        because="the tensors of a kernel exist only while the kernel runs",
+                        hint="return the tensor to the host, and pass the array to the next "
+                        "launch; nl.copy copies a tensor in a kernel",
+                    )
 
     def leave_out(
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
@@ -227,6 +230,8 @@ class Core:
         `chosen`: flags of the elements that are read; None means all
         `followed`: whether the finding may be deferred until these elements affect a result
         `site`: the place of the finding, by default the current line"""
+        if tile.storage.launch is not self.hbm:
+            self.check_launch({name: tile})
         deferred, whole = followed and self.defers_undefined, rows is None and chosen is None
         if whole and self.undefined is not None and self.undefined.knows_reads_of(tile):
             site = site or self.birthplace()

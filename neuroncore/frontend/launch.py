@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.base.errors import NeuronError, SignatureError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import DISABLE_DGE, Options, assumptions, order_of
@@ -94,11 +95,22 @@ def launch(
     if current.observer is not None:
         current.observer.begun(cores[0])
     rank = _Rank(cores, function, (tuple(args), kwargs or {}), Way(tensor, shares, finished))
-    with progress(lambda: issued(cores[0])):
-        rank.ends(_on_all(cores, rank.program, options.turns))
-    if precision is not None:
-        precision.close(rank.outputs(), _findings(cores))
-    return _closed([rank], precision)[0]
+    with _ending(cores):
+        with progress(lambda: issued(cores[0])):
+            rank.ends(_on_all(cores, rank.program, options.turns))
+        if precision is not None:
+            precision.close(rank.outputs(), _findings(cores))
+        return _closed([rank], precision)[0]
+
+
+@contextmanager
+def _ending(cores: Sequence[Core]) -> Iterator[None]:
+    """A context manager for the run of a launch: after it, instructions refuse its tensors."""
+    try:
+        yield
+    finally:
+        for core in cores:
+            core.hbm.end()
 
 
 def issued(core: Core | None) -> str:
@@ -143,14 +155,15 @@ def launch_ranks(
         _Rank([cores[n] for n in world.cores_of(rank)], function, arguments, way)
         for rank, arguments in enumerate(separated(per_rank))
     ]
-    with progress(lambda: issued(cores[0])):
-        system = System(cores, world, options.turns)
-        returned = system.run(lambda core: ranks[core.rank].program(core))
-    for number, rank in enumerate(ranks):
-        rank.ends([returned[n] for n in world.cores_of(number)])
-    if precision is not None:
-        precision.close([tile for rank in ranks for tile in rank.outputs()], _findings(cores))
-    return _closed(ranks, precision)
+    with _ending(cores):
+        with progress(lambda: issued(cores[0])):
+            system = System(cores, world, options.turns)
+            returned = system.run(lambda core: ranks[core.rank].program(core))
+        for number, rank in enumerate(ranks):
+            rank.ends([returned[n] for n in world.cores_of(number)])
+        if precision is not None:
+            precision.close([tile for rank in ranks for tile in rank.outputs()], _findings(cores))
+        return _closed(ranks, precision)
 
 
 def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
@@ -218,6 +231,7 @@ class _Rank:
         tensors = [enter(v, n) for v, n in zip(self.args, self.names, strict=True)]
         named = {name: enter(value, name) for name, value in self.kwargs.items()}
         result = call_kernel(self.function, tensors, named)
+        _refuse_lazy(self.function, result)
         if self.way.finished is not None:
             self.way.finished()
         return result
@@ -323,6 +337,21 @@ def call_kernel(function: Callable[..., Any], args: list[Any], kwargs: dict[str,
         ):
             raise explained from explained.__cause__
         raise
+
+
+def _refuse_lazy(function: Callable[..., Any], result: Any) -> None:
+    """Raise SignatureError if a kernel is a generator or an async function."""
+    because = hint = kind = ""
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        kind, hint = "a generator", "return the results instead of yielding them"
+        because = "the device runs a kernel from its first line to its last"
+    elif inspect.iscoroutine(result):
+        result.close()  # otherwise Python warns that nothing awaits it
+        kind, hint = "an async function", "remove the word async from the definition"
+        because = "a kernel has nothing to await"
+    if kind:
+        error = SignatureError(f"{outcome.name_of(function)} is {kind}", because=because, hint=hint)
+        raise outcome.at_return(function, error)
 
 
 def _findings(cores: list[Core]) -> list[Finding]:

@@ -232,33 +232,22 @@ def check(function: Callable[..., Any], result: Any, cores: Sequence[Core], inpu
     kernel may return arguments unchanged. Kernels without an instruction are not refused, because
     guides of the SDK use such kernels to show views and sizes.
 
-    Raises SignatureError for a generator, an async function or an array of the host, and
-    BufferKindError for a tensor that a collective reads or writes."""
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise SignatureError(
-            f"{_name(function)} is a generator",
-            because="the device runs a kernel from its first line to its last",
-            hint="return the results instead of yielding them",
-        )
-    if inspect.iscoroutine(result):
-        result.close()  # otherwise Python warns that nothing awaits it
-        raise SignatureError(
-            f"{_name(function)} is an async function",
-            because="a kernel has nothing to await",
-            hint="remove the word async from the definition",
-        )
+    Raises SignatureError for an array of the host, OutsideKernelError for a tensor of an earlier
+    launch, and BufferKindError for a tensor that a collective reads or writes."""
     values = leaves(result)
     for value in values:
         if is_host_array(value):
             raise _host_array(function, value)
     tiles = [value for value in values if isinstance(value, Tile)]
+    for tile in tiles:
+        cores[0].check_launch({"the result": tile})
     _check_exchanged(tiles, cores[0])
     arguments = inputs.storages()
     passed_on = tiles and all(t.storage.id in arguments or not t.size for t in tiles)
     if not passed_on and not any(map(_has_issued, cores)):
         cores[0].report(
             "NO_INSTRUCTIONS",
-            f"{_name(function)} issued no instruction, so there is nothing for the device to run",
+            f"{name_of(function)} issued no instruction, so there is nothing for the device to run",
             site=_last_return(function),
         )
     written = [s for s in cores[0].hbm.tensors.values() if s.version]
@@ -266,8 +255,8 @@ def check(function: Callable[..., Any], result: Any, cores: Sequence[Core], inpu
         where = "" if len(cores) == 1 else "on core 0 it "
         cores[0].report(
             "NOT_RETURNED",
-            f"{_name(function)} writes to this tensor in shared_hbm, but {where}returns no tensor "
-            "and writes to none of its arguments",
+            f"{name_of(function)} writes to this tensor in shared_hbm, but {where}returns no "
+            "tensor and writes to none of its arguments",
             site=written[-1].born,
         )
 
@@ -359,7 +348,7 @@ def _last_return(function: Callable[..., Any]) -> tuple[CodeType, int] | None:
 
 def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
     error = SignatureError(
-        f"{_name(function)} returns an array of the host, {type(value).__name__} "
+        f"{name_of(function)} returns an array of the host, {type(value).__name__} "
         f"{tuple(value.shape)}",
         expected="tensors in hbm",
         because="the host computed this array, not the device",
@@ -369,7 +358,7 @@ def _host_array(function: Callable[..., Any], value: Any) -> KernelError:
     return at_return(function, error)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", "the kernel")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from neuroncore.base.source import Site
 from neuroncore.base.units import dimensions, either, plural
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
-from neuroncore.memory.access import Dims, Flags, Gaps
+from neuroncore.memory.access import Dims, Flags, Gaps, footprint
 from neuroncore.memory.geometry import Layout
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import Format, float32
@@ -37,6 +38,13 @@ RANK_IDS = 1 << 32  # the distance between the first storage numbers of consecut
 # for those of core 0, and for those of core 1
 CORE_IDS = 1 << 30
 Born = Site | None  # a place in the user's code, if it is known
+
+
+ENDED: Any = None  # the version of a storage whose launch has ended
+
+
+def _refuse() -> NoReturn:
+    raise TypeError("the launch of this storage has ended")
 
 
 class DeferredWork(Protocol):
@@ -136,6 +144,14 @@ class Storage:
         """True if the kernel chose the address."""
         return self.layout.placed
 
+    def end(self) -> None:
+        """End the storage, so that instructions refuse it: a read finds gaps, and checks them; a
+        write can't increase the version, which is no number. The contents stay, for a debugger."""
+        if self.gaps is None:
+            self.gaps = Gaps(self.nbytes)
+            self.gaps.write(0, footprint((self.nbytes,), (1,), 1))
+        self.version, self.before_write = ENDED, _refuse
+
     def held_as(self, dtype: Format) -> Format:
         """Return the format in which this storage would hold elements of format `dtype`."""
         return dtype if self.launch is None else self.launch.held(dtype)
@@ -180,6 +196,25 @@ class HbmMemory:
         self.arguments: set[int] = set()  # numbers of the storages that were passed to the kernel
         # storages that ranks have exchanged: number -> the place of the exchange
         self.exchanged: dict[int, Born | None] = {}
+        # the storages of the launch, of which some no longer exist, and how many to list before
+        # those are removed
+        self._storages: list[ref[Storage]] = []
+        self._room = 1 << 12
+
+    def own(self, storage: Storage) -> None:
+        """Make a new storage part of the launch, with which it ends."""
+        storage.launch = self
+        self._storages.append(ref(storage))
+        if len(self._storages) > self._room:
+            self._storages = [one for one in self._storages if one() is not None]
+            self._room = max(self._room, 2 * len(self._storages))
+
+    def end(self) -> None:
+        """End the launch. Instructions of later launches refuse its storages."""
+        for one in self._storages:
+            if (storage := one()) is not None:
+                storage.end()
+        self._storages.clear()
 
     def held(self, dtype: Format) -> Format:
         """Return the format in which elements of `dtype` are stored."""
@@ -280,7 +315,7 @@ class Memory:
     def unnumbered(self, layout: Layout, held: Format, name: str = "") -> Storage:
         """Return storage with memory, but without a number. `renew` allocates it."""
         storage = Storage(-1, layout, held, name)
-        storage.launch = self.hbm
+        self.hbm.own(storage)
         try:
             storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:
@@ -307,7 +342,7 @@ class Memory:
         layout = geometry.unplaced(region, array.shape or (1,), dtype, held)
         storage = Storage(next(self.hbm.ids), layout, held, name)
         self._check_room(layout, name, lasts=True)
-        storage.launch = self.hbm
+        self.hbm.own(storage)
         storage.data = array.reshape(-1).view(np.uint8)
         return storage
 
@@ -390,7 +425,8 @@ class Memory:
         self._check_fits(layout, name)
         self._check_address(layout)
         storage = Storage(identity, layout, self.hbm.held(dtype), name)
-        storage.launch, storage.image, storage.data = self.hbm, image, image.data
+        self.hbm.own(storage)
+        storage.image, storage.data = image, image.data
         storage.origin = layout.partition0 * image.pitch + layout.byte0 * image.spread
         storage.gaps = layout.untouched
         return storage

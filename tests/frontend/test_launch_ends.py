@@ -1,6 +1,8 @@
 """The end of a launch: its tensors become invalid, and a kernel must have computed its results."""
 
+import copy
 import gc
+import itertools
 import warnings
 
 import nki
@@ -24,22 +26,169 @@ def values(*shape):
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
-def test_a_tensor_is_invalid_after_its_launch():
+REGIONS = {
+    "sbuf": nl.sbuf,
+    "psum": nl.psum,
+    "private": nl.private_hbm,
+    "shared": nl.shared_hbm,
+}
+COPIES = [*itertools.permutations([*REGIONS, "argument", "unwritten"], 2), ("sbuf", "sbuf")]
+
+
+def tensors_of_each_memory(x):
+    made = {"argument": x, "unwritten": nl.ndarray(x.shape, x.dtype)}
+    for name, region in REGIONS.items():
+        made[name] = nl.ndarray(x.shape, x.dtype, buffer=region, name=name)
+        if region in (nl.sbuf, nl.psum):
+            nisa.memset(made[name], 7)
+        else:
+            nisa.dma_copy(made[name], x)
+    return made
+
+
+def copied(dst, src):
+    hbm = nl.private_hbm, nl.shared_hbm, nl.hbm
+    (nisa.dma_copy if {dst.buffer, src.buffer} & {*hbm} else nisa.tensor_copy)(dst, src)
+
+
+@for_all("earlier", [0, 2])  # the copy whose tensor is of an earlier launch
+@for_all("record", [True, False])
+@pytest.mark.parametrize("grid", [1, 2])
+@pytest.mark.parametrize("stale", ["source", "destination"])
+def test_a_tensor_is_refused_after_its_launch(stale, grid, earlier, record):
+    """Also if the launch has issued the same instruction with its own tensors."""
     kept = []
 
     @nki.jit
     def keep(x):
-        kept.append(nl.load(x))
+        kept.append(tensors_of_each_memory(x))
         return x
 
     @nki.jit
-    def use(x):
-        nisa.tensor_copy(nl.ndarray(x.shape, x.dtype), kept[0])
+    def use(x, source, destination):
+        made = tensors_of_each_memory(x)
+        made["unwritten"] = made["sbuf"]
+        for number in range(earlier + 1):
+            old = kept[-1] if number == earlier else made
+            src, dst = (old, made) if stale == "source" else (made, old)
+            copied(dst[destination], src[source])
         return x
 
-    keep(values(3, 7))
+    before = values(5, 7)
+    keep[grid](before)
+    for source, destination in COPIES:
+        if "psum" in (source, destination) and {source, destination} - {"psum", "sbuf"}:
+            continue
+        with (
+            settings(options=Options(record=record)),
+            pytest.raises(OutsideKernelError, match="an earlier launch"),
+        ):
+            use[grid](np.zeros((5, 7), np.float32), source, destination)
+    assert (before == values(5, 7)).all()
+
+
+@for_all("ranks", [1, 3])
+def test_an_index_of_an_earlier_launch_is_refused(ranks):
+    kept = []
+
+    def number(shape):
+        index = nl.ndarray(shape, nl.int32)
+        nisa.memset(index, 1)
+        return index
+
+    @nki.jit
+    def use(x, stale):
+        scalar, rows = number((1, 1)), number((5, 1))
+        kept.append({"scalar": scalar, "rows": rows})
+        tile, element = nl.ndarray((5, 7), x.dtype), nl.ndarray((5, 1), x.dtype)
+        nisa.memset(tile, 1)
+        for old in [{}, {}, {stale: kept[0].get(stale)}]:
+            at = dict(scalar_offset=old.get("scalar", scalar), indirect_dim=1)
+            nisa.tensor_copy(element, tile.ap([[7, 5], [1, 1]], **at))
+            at = dict(vector_offset=old.get("rows", rows), indirect_dim=0)
+            nisa.dma_copy(tile, x.ap([[7, 5], [1, 7]], **at))
+        return x
+
+    def launched(stale):
+        use.on_ranks([((values(5, 7), stale), {}) for _ in range(ranks)])
+
+    launched("neither")
+    for stale in ("scalar", "rows"):
+        with pytest.raises(OutsideKernelError, match="an earlier launch"):
+            launched(stale)
+
+
+@for_all("earlier", [0, 3])
+@for_all("loop", [range, older_nl.affine_range, older_nl.sequential_range])
+@for_all("memory", ["sbuf", "psum", "argument", "result"])
+def test_the_older_api_refuses_a_tensor_of_an_earlier_launch(memory, loop, earlier):
+    kept = []
+
+    @older.jit
+    def kernel(x, at):
+        result = older_nl.ndarray((5, *x.shape), x.dtype, buffer=older_nl.shared_hbm)
+        tile = older_nl.load(x)
+        psum = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.psum)
+        psum[...] = older_nl.copy(tile)
+        kept.append({"sbuf": tile, "psum": psum, "argument": x, "result": result})
+        for number in loop(5):
+            made = dict(kept[-1])
+            if int(number) == at:
+                made[memory] = kept[0][memory]
+            total = older_nl.add(made["sbuf"], made["psum"])
+            total = older_nl.add(total, older_nl.load(made["argument"]))
+            older_nl.store(made["result"][number], total)
+        return result
+
+    kernel(values(5, 7), -1)
     with pytest.raises(OutsideKernelError, match="an earlier launch"):
-        use(values(3, 7))
+        kernel(values(5, 7), earlier)
+
+
+def test_a_tensor_that_python_copied_is_refused():
+    @nki.jit
+    def kernel(x):
+        tile, result = nl.load(x), nl.ndarray(x.shape, x.dtype)
+        for source in (tile, tile, copy.deepcopy(tile)):
+            nisa.tensor_copy(result, source)
+        return x
+
+    with pytest.raises(OutsideKernelError, match="a copy that Python made"):
+        kernel(values(3, 7))
+
+
+@pytest.mark.parametrize("grid", [1, 2])
+def test_a_result_of_an_earlier_launch_is_refused(grid):
+    kept = []
+
+    @nki.jit
+    def kernel(x):
+        result = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(result, x)
+        kept.append(result)
+        return kept[0]
+
+    kernel[grid](values(3, 7))
+    with pytest.raises(OutsideKernelError, match="an earlier launch"):
+        kernel[grid](values(3, 7))
+
+
+def test_a_failed_launch_ends_too_and_its_tensors_can_be_shown():
+    kept = []
+
+    @nki.jit
+    def kernel(x, fails):
+        tile = nl.load(x)
+        kept.append(tile)
+        nisa.tensor_copy(tile, kept[0])
+        if fails:
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        kernel(values(3, 7), True)
+    assert "[[0 .. 6] .. [14 .. 20]]" in repr(kept[0])
+    with pytest.raises(OutsideKernelError, match="an earlier launch"):
+        kernel(values(3, 7), False)
 
 
 def test_a_kernel_is_not_a_generator():
@@ -58,13 +207,17 @@ def test_a_kernel_is_not_a_generator():
         lazy_and_async(values(3, 7))
 
 
-def test_a_kernel_is_not_an_async_function():
+@pytest.mark.parametrize("grid", [1, 2])
+def test_a_kernel_is_not_an_async_function(grid):
     @nki.jit
     async def awaited(x):
         return x
 
-    with pytest.raises(SignatureError, match="awaited is an async function"):
-        awaited(values(3, 7))
+    with warnings.catch_warnings(action="error"):
+        with pytest.raises(SignatureError, match="awaited is an async function") as caught:
+            awaited[grid](values(3, 7))
+        gc.collect()
+    assert caught.value.place.function == "awaited"
 
 
 @pytest.mark.parametrize(
