@@ -145,8 +145,9 @@ class Storage:
         return self.layout.placed
 
     def end(self) -> None:
-        """End the storage, so that instructions refuse it: a read finds gaps, and checks them; a
-        write can't increase the version, which is no number. The contents stay, for a debugger."""
+        """End the storage, so that instructions refuse it: a read checks the storage, because it
+        has gaps now, and a write can't increase the version, which is None now. The contents do not
+        change."""
         if self.gaps is None:
             self.gaps = Gaps(self.nbytes)
             self.gaps.write(0, footprint((self.nbytes,), (1,), 1))
