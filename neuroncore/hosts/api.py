@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import numpy.typing as npt
 
@@ -115,7 +115,8 @@ class Run:
         self.finished, self._used, self._before = finished, used, before
         self._number = 0  # the number of the rank, if this is the Run of one rank
 
-    __reduce__ = saved.refuse_pickling
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a Run can't be pickled or copied; run.save(FILE) saves it")
 
     @property
     def _original(self) -> Arguments | None:

@@ -15,7 +15,7 @@ import zlib
 from dataclasses import asdict, astuple, replace
 from math import prod
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,13 +41,6 @@ DAMAGED = (
     *(zlib.error, NeuronError, AttributeError, LookupError, OverflowError),
     *(RecursionError, TypeError, ValueError, ZeroDivisionError, MemoryError),
 )
-
-
-def refuse_pickling(run: object) -> NoReturn:
-    """Raise UsageError: a Run refers to code and machines, which `pickle` and `copy` can't copy."""
-    raise UsageError(
-        "a Run can't be pickled or copied: run.save(FILE) saves it, neuroncore.load(FILE) loads it"
-    )
 
 
 def save(record: Record, path: Path) -> None:
