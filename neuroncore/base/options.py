@@ -97,8 +97,9 @@ class Options:
     neuroncore.numerics.generator)."""
 
     rng_seed: int = 0
-    """The initial seed (32 bits) of the random number generators of all lanes. nisa.set_rng_seed
-    sets another seed for one engine. The initial seed of a device is not published."""
+    """The initial seed (32 bits) of the random number generators of all lanes, in each launch.
+    nisa.set_rng_seed sets another seed for one engine. The initial seed of a device is not
+    published."""
 
     precision: bool = False
     """Also compute in float64, and report the lines that introduce errors

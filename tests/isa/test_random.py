@@ -2,6 +2,9 @@
 
 from itertools import product
 
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS, Device, bits
@@ -157,6 +160,20 @@ def test_programs_of_one_launch_draw_different_numbers():
     first, second = Device(), Device()
     second.core.program_id = 1
     assert not (first.random((128, 64)) == second.random((128, 64))).any()
+
+
+def test_a_seed_does_not_affect_later_launches():
+    @nki.jit
+    def drawn(seed):
+        dst = nl.ndarray((5, 7), nl.uint32)
+        result = nl.ndarray((5, 7), nl.uint32, buffer=nl.shared_hbm)
+        nisa.rng(dst, nisa.vector_engine)
+        nisa.dma_copy(result, dst)
+        nisa.set_rng_seed(nl.load(seed))
+        return result
+
+    first, second = (drawn(np.array([[seed]], np.uint32)) for seed in (3, 4))
+    assert np.array_equal(first, second)
 
 
 def test_lanes_and_engines_draw_different_numbers():
