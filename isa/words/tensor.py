@@ -139,13 +139,13 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
         return None
     s, whole = call.view("stationary"), machine.limits.partitions
     parts = [whole >> i for i in range((whole // machine.limits.array_part).bit_length())]
-    own = (s.partitions, columns(call, "stationary"))
-    others = () if any(position or ()) else {*own} - {machine.limits.quadrant}  # no 32 on trn1
+    own = (s.partitions, columns(call, "stationary"))  # allowed at (0, 0), but not 32 on trn1
+    other = [None if any(position or ()) or n == machine.limits.quadrant else n for n in own]
     if not position or not size:
         problem = "tile_position and tile_size must be given together"
     elif len(position) != 2 or len(size) != 2:
         problem = "tile_position and tile_size must each have two numbers: (row, column)"
-    elif any(n not in (*parts, *others) for n in size):
+    elif any(n not in (*parts, m) for n, m in zip(size, other, strict=True)):
         problem = f"tile_size is {tuple(size)}, but each of its numbers must be {either(parts)}"
     elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
         problem = f"no tile of tile_size {tuple(size)} begins at tile_position {tuple(position)}"

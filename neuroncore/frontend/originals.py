@@ -100,13 +100,15 @@ class Originals:
         """Copy the arguments. If `lazily`, large arrays are not copied yet. `lazily` is for
         kernels, because other functions may change arrays without instructions. Raises UsageError
         for an argument that can't be copied."""
-        self._given = leaves(list(arguments))
+        self._given = leaves(list(arguments))  # until `launched`, so that no id is used again
+        self._ids = [*map(id, self._given)]
         large = _large(self._given) if lazily else []
         self.of = {id(array): OriginalArray(array) for array in large}
         self._arguments = copied(arguments, but=large)
 
     def launched(self) -> None:
         """Record that the launch is over: from now on arrays may change without an instruction."""
+        self._given.clear()  # a record keeps no more arrays than it needs
         for original in self.of.values():
             original.launched()
 
@@ -119,8 +121,8 @@ class Originals:
     def by_id(self) -> dict[int, Any]:
         """Return the original values by the ids of the caller's values. Large arrays are replaced
         by OriginalArrays."""
-        pairs = zip(self._given, leaves(list(self._arguments)), strict=True)
-        return {id(value): self.of.get(id(value), copy) for value, copy in pairs}
+        pairs = zip(self._ids, leaves(list(self._arguments)), strict=True)
+        return {key: self.of.get(key, copy) for key, copy in pairs}
 
     def _value(self, argument: Any) -> Any:
         original = self.of.get(id(argument))
@@ -150,12 +152,13 @@ class OriginalArrays(Mapping[str, Array]):
     def __init__(self, used: Mapping[str, Any], before: Originals) -> None:
         """`used`: the caller's arrays, by name
         `before`: the arguments of the call; other arrays are left out"""
-        self._used, self._before = used, before
+        self._used = {name: id(array) for name, array in used.items()}
+        self._before = before
 
     @cached_property
     def _arrays(self) -> dict[str, Any]:
         originals = self._before.by_id()
-        pairs = ((name, originals.get(id(array))) for name, array in self._used.items())
+        pairs = ((name, originals.get(key)) for name, key in self._used.items())
         return {name: original for name, original in pairs if original is not None}
 
     def __getitem__(self, name: str) -> Array:

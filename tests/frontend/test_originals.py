@@ -1,6 +1,7 @@
 """Arguments as they were before a launch: large arrays are copied when an instruction first writes
 to them. A run has no copy of the other arrays, and refuses to use those that changed."""
 
+import weakref
 from functools import partial
 
 import neuronxcc.nki as older
@@ -150,3 +151,12 @@ def test_a_record_has_the_original_arrays_if_a_list_of_arguments_changes_after_t
     inputs = [*run.record.setting.arrays.values()]
     assert [x[0, 0] for x in inputs] == [0, 1, 2]
     assert (run.replay()[0] == 3).all()
+
+
+def test_a_record_does_not_keep_arguments_of_which_it_has_copies():
+    given = np.ones((4, 8), np.float32)
+    alive = weakref.ref(given)
+    record = neuroncore.run(stored, given).record
+    del given
+    assert alive() is None
+    assert (record.setting.arrays["x"] == 1).all()
