@@ -172,7 +172,7 @@ def main() -> int:
         return 0
     print(describe())
     rng = np.random.default_rng(0)
-    rooms: dict[str, Callable[[], Iterator[Line]]] = {
+    parts: dict[str, Callable[[], Iterator[Line]]] = {
         "issuing": issuing_lines,
         "starting": starting_lines,
         "running": running_lines,
@@ -184,12 +184,12 @@ def main() -> int:
         "memory": memory_lines,
         "scheduling": scheduling_lines,
     }
-    chosen = sys.argv[1:] or list(rooms)
-    if unknown := set(chosen) - rooms.keys():
+    chosen = sys.argv[1:] or list(parts)
+    if unknown := set(chosen) - parts.keys():
         raise SystemExit(f"no groups of lines: {', '.join(sorted(unknown))}; {__doc__}")
     failed = 0
     for name in chosen:
-        for what, measured, limit, remark in rooms[name]():
+        for what, measured, limit, remark in parts[name]():
             held = measured <= limit
             failed += not held
             verdict = "ok  " if held else "MISS"

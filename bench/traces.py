@@ -5,8 +5,8 @@
 For each trace of `bench/traces.csv` it prints the measured time of the kernel, and two estimates as
 fractions of this time: `own` is the estimate for the instructions of the compiled program, and
 `ours` is the estimate for the kernel's source. Then it prints, for each kind of instruction, how
-many the chip executed and how many our compiled form has. The last figure is about the clock of the
-Tensor engine, which has one rate in each window of fixed length: it is the number of windows in
+many the chip executed and how many our compiled program has. The last figure is about the clock of
+the Tensor engine, which has one rate in each window of fixed length: it is the number of windows in
 which the model of the clock has the rate of the trace.
 
 `-k` selects traces whose repository or file contains the text. CLONES is a folder of clones, each

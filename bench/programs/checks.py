@@ -58,7 +58,7 @@ REWRITTEN = "compiled"  # the order in which the compiler rewrites the program
 SAVED, HELD = 7, 3  # one of 7 programs is replayed from a file, one of 3 has its hazards checked
 LIMITED = 5  # one of 5 runs with small caches, and with loops for few elements
 SHARED = 5  # one of 5 has all products deferred and divided among threads
-# settings with which compiled code executes every row that it can execute
+# settings with which compiled code executes every instruction that it can execute
 EVERY_ROW = {"LEAST": 1, "START": 0, "SHARED": 0, "_are_long": np.any}
 IN_BATCHES = {**EVERY_ROW, "are_worth": lambda rows: True}
 BACK = 4  # in one of 4, the replay goes back and then to the end again

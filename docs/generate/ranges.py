@@ -19,8 +19,8 @@ class of kernels has its own two factors. They are computed from the measured ke
 for each kernel, the measurement is divided by the estimate. Kernels of one class agree in four
 properties:
 
-* the certainty of the compiled form: certain or uncertain, as explained below. The compiled form is
-  the program into which the compiler turns the kernel.
+* the certainty of the compiled program, which is the program into which the compiler turns the
+  kernel: certain or uncertain, as explained below.
 * the case of the compiler (see [Method](#method)): compiled, scheduled or standalone. For today's
   API, kernels launched by a framework are scheduled, and all others are standalone.
 * the writer of DMA descriptors, as explained below.
@@ -39,9 +39,9 @@ The release and the flags of the compiler determine the writer of DMA descriptor
 If the upper end of a range is at least {known:g} times the lower end, reports state that the range
 is not known, and how long similar kernels took.
 
-Only the older API has uncertain compiled forms, because for today's API the model only reorders
-instructions. If the form is uncertain, reports print "low confidence". The form is uncertain in
-three cases:
+Only the older API has uncertain compiled programs, because for today's API the model only reorders
+instructions. If the compiled program is uncertain, reports print "low confidence". It is uncertain
+in three cases:
 
 * Tiles are spilled.
 * The model leaves out at least {left} of the instructions, because they repeat a load or a
@@ -59,9 +59,8 @@ are added to the ratios of the small class. The added ratios have a total weight
 {borrowed:.0f} kernels. A kernel from a source with n kernels has the weight 1 / sqrt(n), because
 the errors of one source are similar, but not identical.
 
-Uncertain forms have larger errors than certain forms. Therefore ratios of certain forms are not
-added to classes of uncertain forms, and ratios of uncertain forms are not added to classes of
-certain forms.
+The errors of uncertain programs are larger than those of certain programs. Therefore ratios of
+certain programs are not added to classes of uncertain programs, or the other way around.
 
 {table}
 

@@ -29,7 +29,7 @@ from neuroncore.replay.cursor import Replay
 
 Array = npt.NDArray[Any]
 Rows = list[int]
-SYNC, REGISTERS = -1, -2  # resources that iterations share, other than storages
+OTHER_CORES, REGISTERS = -1, -2  # resources that iterations share, other than storages
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Permutations:
         """The resources of each instruction that iterations may share, as integers:
 
         * the numbers of storages that are declared as shared;
-        * SYNC, for instructions that wait for other cores;
+        * OTHER_CORES, for instructions that wait for other cores;
         * REGISTERS, the accumulator registers, if the program adds to their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
@@ -145,7 +145,7 @@ class Permutations:
         calls, of_row = self.program.calls, self.program.columns().call
         adds = any(call.adds_to_registers for call in calls)
         for number, call in enumerate(calls):
-            more = {SYNC} if call.instruction.meets is not None else set()
+            more = {OTHER_CORES} if call.instruction.meets is not None else set()
             more |= {REGISTERS} if adds and call.instruction.traits.accumulates else set()
             for row in np.flatnonzero(of_row == number).tolist() if more else ():
                 used.setdefault(row, set()).update(more)

@@ -101,9 +101,8 @@ class HappensBefore:
     def __init__(self, count: int, met: Sequence[Sync]) -> None:
         """Order the instructions of `count` threads by their synchronizations. Each synchronization
         must come after all earlier synchronizations of its threads."""
-        self._ends: list[list[int]] = [
-            [] for _ in range(count)
-        ]  # the last instruction of each segment
+        # the last instruction of each segment
+        self._ends: list[list[int]] = [[] for _ in range(count)]
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for sync in met:
             clock = np.zeros(count, np.int32)

@@ -323,7 +323,7 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Return the nesting of `Data.iterations`: instructions [instruction, loop, value] where an
+        """Return the nesting of `Data.iterations`: rows [instruction, loop, value] where an
         iteration begins, and [instruction, ~loop, 0] where a loop ends."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]

@@ -345,9 +345,9 @@ class Core:
         """Record an instruction with run-time offsets, and return its number. Return -1 without a
         record, and the last number if the record is full.
 
-                `tiles`: the operands of `call.reads`, `call.indices` and `call.writes`
-                `values`: the instruction's numbers and registers, each followed by its type
-                    (`record.inputs`)"""
+        `tiles`: the operands of `call.reads`, `call.indices` and `call.writes`
+        `values`: the instruction's numbers and registers, each followed by its type
+            (`record.inputs`)"""
         program = self.program
         if program is None:
             return -1

@@ -160,9 +160,7 @@ class System:
         self._open: dict[Point, _Sync] = {}
         self._running = 0  # the number of the core whose program has the turn
         self._failure: BaseException | None = None
-        self._at_sync = (
-            False  # an error that is raised at a synchronization belongs to no single rank
-        )
+        self._at_sync = False  # an error at a synchronization belongs to no single rank
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
         """Run a program on every core to its end, and return all results. Raises DeadlockError, or

@@ -31,9 +31,7 @@ Array = npt.NDArray[Any]
 
 EXACT_PAIRS = 2000  # if there are more pairs of strided accesses, none is compared byte by byte
 EXACT_BYTES = 1 << 16  # the size of the largest access that is compared byte by byte
-LONG = (
-    1 << 22
-)  # programs with at least this many instructions free their tables (`Program.free_tables`)
+LONG = 1 << 22  # programs of this length or more free their tables (`Program.free_tables`)
 MANY = 256  # if an area has more boxes than this, their order matters for speed
 
 
@@ -407,9 +405,7 @@ class Tables:
     windows: Windows
     storages: Storages
     geometries: Sequence[Geometry]
-    from_rows: bool = (
-        False  # whether the instructions of the program have these windows and no others
-    )
+    from_rows: bool = False  # whether the instructions have these windows and no others
     moved: bool = False  # whether the columns differ from the instructions of the program
     results: dict[str, Any] = field(default_factory=dict, init=False)
 

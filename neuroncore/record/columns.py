@@ -177,9 +177,7 @@ def apart(
 
     `moved`: the offsets of windows whose position is only known at run time (`Data.offsets`)"""
     call, line, values = np.empty((3, count), INT32)
-    operands = np.empty(
-        (written.words - count) // 3, INT32
-    )  # at least the operands of all instructions
+    operands = np.empty((written.words - count) // 3, INT32)  # at least all operands
     start, windows, parts = np.zeros(count + 1, INT32), list[Array](), list[Array]()
     kinds, row, known = (tiles_of(calls), valued(calls)), 0, 0
     for block in written.blocks():

@@ -76,9 +76,7 @@ class Program:
         self._decisions = array("i")
         self.origin: Array | None = None  # the number of each instruction before the permutation
         self.count = 0  # the number of instructions
-        self.room = min(
-            self.limit, PACKED
-        )  # `make_room` must be called at this number of instructions
+        self.room = min(self.limit, PACKED)  # `make_room` must be called at this `count`
         self.rows = Written()  # `count` instructions in the format of `record.columns`
         self.births = Written()  # the storages that the kernel allocates, each with its line
         self.names: dict[int, str] = {}  # the names of storages that have a name

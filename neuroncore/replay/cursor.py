@@ -266,9 +266,7 @@ class Replay:
         """Execute the next instruction that does not have to wait for a core."""
         if self._is_due():
             self._take_snapshot()
-        for _ in (
-            self.cores
-        ):  # each core starts an instruction at most once before some core finishes one
+        for _ in self.cores:  # each starts an instruction at most once before some core ends one
             rank = self._last = self._next_core()
             if self._attempt(rank):
                 break

@@ -335,8 +335,7 @@ class Execution:
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by position in the record of
         the instruction. There, index tiles come after the operands that are read. In its values,
-        index registers
-                come after the parameters. Both are in the order of `Call.dynamic`."""
+        index registers come after the parameters. Both are in the order of `Call.dynamic`."""
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])

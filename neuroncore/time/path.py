@@ -26,7 +26,7 @@ else:
 Array = npt.NDArray[Any]
 # The reason why an instruction waited: none, its turn in its queue, data, space that other
 # instructions use, an order that the kernel requires, or another core.
-START, TURN, DATA, SPACE, ORDER, SYNC = range(6)
+START, TURN, DATA, SPACE, ORDER, OTHER_CORES = range(6)
 ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
@@ -50,7 +50,7 @@ class CriticalSteps(NamedTuple):
     `moving`: while DMA engines move the bytes of this transfer or of earlier ones
     `waiting`: until the result is available
 
-    Two fields state reasons, which are the constants START to SYNC:
+    Two fields state reasons, which are the constants START to OTHER_CORES:
 
     `held`: why the instruction had to wait for the previous step
     `holds`: why the next step had to wait for this step"""
@@ -140,7 +140,7 @@ def _steps(
     core, at = np.array(path, np.int64).T
     begin = np.array([timelines[c].begin[i] for c, i in path])
     until = np.append(begin[1:], timelines[core[-1]].end[at[-1]])
-    held = np.full(len(at), SYNC)
+    held = np.full(len(at), OTHER_CORES)
     by_core = []
     for number in np.unique(core).tolist():
         on_core = core == number
@@ -175,8 +175,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
     `path`: the part of the critical path on one core
     `follows`: flags the instructions that come after another instruction of this core on the
-        critical path. For all others, the reason is SYNC."""
-    reasons = np.full(len(path), SYNC)
+        critical path. For all others, the reason is OTHER_CORES."""
+    reasons = np.full(len(path), OTHER_CORES)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == OWN_QUEUE
     waits = np.flatnonzero(follows & ~turn)

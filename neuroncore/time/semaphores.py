@@ -36,9 +36,8 @@ def final_stores(compiled: Compiled, work: Work) -> Array:
     waited[compiled.flow.needs] = True
     waited[work.previous[:, STORES]] = True
     members = np.flatnonzero(compiled.heads >= 0)
-    waited[compiled.heads[members[waited[members]]]] = (
-        True  # the head of merged stores moves all bytes
-    )
+    heads = compiled.heads[members[waited[members]]]
+    waited[heads] = True  # the head of merged stores moves all bytes
     unwaited: Array = stores[~waited[stores]]
     return unwaited
 
