@@ -37,7 +37,7 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 COUNT = 10_000_000
 ADDS = 20_000
 TILES, INNER = 64, 5  # tiles in a row of the nest, and instructions for each tile
-GIGABYTES, LIMIT = 1.1, 4.0  # of memory, and np.adds per instruction
+GIGABYTES, LIMIT = 1.0, 4.0  # of memory, and np.adds per instruction
 
 
 @nki.jit

@@ -126,6 +126,13 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
     return result
 
 
+def repeated(number: np.generic, count: int) -> Array:
+    """Return a read-only array that contains a number `count` times and has the memory of one. It
+    is made faster than np.broadcast_to makes it."""
+    result: Array = np.ndarray((count,), number.dtype, number.tobytes(), strides=(0,))
+    return result
+
+
 def copied(values: Array) -> Array:
     """Return a copy of a C-contiguous array, in recycled memory unless it is larger than LARGE."""
     if values.nbytes < SMALL:

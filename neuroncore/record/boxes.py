@@ -82,10 +82,13 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
     `box`: box[b] is [row, row_end, byte, byte_end]
     `which`: which[b] is the pattern of box b; -1 if it is dense"""
     if not len(patterns.start):
-        return _overlapping(area, box)
-    steps = _steps(patterns)
-    _cut_into_steps(area, box, which, steps)
-    return _without_near_misses(which, patterns, steps.whole, *_overlapping(area, box))
+        near, start = _overlapping(area, box)
+    else:
+        steps = _steps(patterns)
+        _cut_into_steps(area, box, which, steps)
+        overlapping = _overlapping(area, box)
+        near, start = _without_near_misses(which, patterns, steps.whole, *overlapping)
+    return near, start.astype(np.int32 if len(near) < 1 << 31 else np.int64, copy=False)
 
 
 def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:

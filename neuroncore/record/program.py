@@ -51,6 +51,7 @@ from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapp
 
 Array = npt.NDArray[Any]
 ASSIGNED = re.compile(r"\s*(\w+) = ")
+NO_LOAD = np.int32(-1)
 PACKED = 1 << 18  # instructions that are compressed together
 
 
@@ -199,9 +200,9 @@ class Program:
     def decided(self) -> Array:
         """Return, for each instruction, the last load before it that decided a branch; -1 for none.
         The instruction must wait for this load."""
-        last = np.full(len(self), -1, np.int32)
         if not self._decisions:
-            return last
+            return buffers.repeated(NO_LOAD, len(self))
+        last = np.full(len(self), -1, np.int32)
         first, producer = _values(self._decisions).reshape(-1, 2).T
         inside = first < len(self)
         np.maximum.at(last, first[inside], producer[inside])

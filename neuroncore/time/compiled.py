@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import Call
@@ -39,7 +40,7 @@ else:
     vectorized = Lazy("neuroncore.time.vectorized")
 
 Array = npt.NDArray[Any]
-NO_INSTRUCTION = np.array(-1, np.int32)
+NO_INSTRUCTION = np.int32(-1)
 NO_WAITS = np.zeros((0, 2), np.int64)
 ISSUED, REPEATED, BYPASSED, ACCUMULATED, FORWARDED = range(5)  # values of `Compiled.fate`
 FOUND = "accesses", "areas", "flow"  # what `compiled` finds in the tables of a program
@@ -150,7 +151,7 @@ def compiled(
 
     `like`: the compiled program for another machine; its order and merged instructions are reused
     `costs`: known costs of the first calls; the compiler must only reorder"""
-    order, no_instruction = order or program.order, np.broadcast_to(NO_INSTRUCTION, len(program))
+    order, no_instruction = order or program.order, buffers.repeated(NO_INSTRUCTION, len(program))
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like, no_instruction)
     table = CallTable(program.calls, machine, policy, costs)

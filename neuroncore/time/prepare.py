@@ -9,7 +9,7 @@ run no slower between the spills.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ else:
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")
 NO_STORES = np.zeros(0, np.int64)
-NO_PARTNERS = np.zeros(0, np.int32)
+NO_PARTNERS = NO_SIZES = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,20 @@ class Prepared:
     collectives_placed: bool = False
 
 
-def prepared(compiled: Compiled, machine: Machine) -> Prepared:
-    """Return a compiled program on a machine, ready to be timed."""
+def prepared(compiled: Compiled, machine: Machine, last: bool = False) -> Prepared:
+    """Return a compiled program on a machine, ready to be timed.
+
+    `last`: whether this is the last use of the tables of `compiled` (`Compiled.free_tables`)"""
     queues = _queues(compiled, compiled.queue)
     work = _work(compiled, machine, queues)
     waits = work.moves if compiled.policy.rewrites else np.ones(len(compiled.row), np.bool_)
-    sbuf = _wait_for_space(compiled, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
-    psum = _wait_for_space(compiled, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
+    start, operands = compiled.accesses.start, compiled.accesses.operands
+    regions = MemoryRegion.sbuf, MemoryRegion.psum
+    in_sbuf, in_psum = (_tiles(compiled, region) for region in regions)
+    if last:
+        compiled.free_tables()
+    sbuf = _wait_for_space(start, operands, in_sbuf, work, waits, machine.sbuf.usable_bytes)
+    psum = _wait_for_space(start, operands, in_psum, work, waits, machine.psum.partition_bytes)
     if compiled.leaves_out:
         work = _leave_out(work, compiled)
     _block_at_barriers(work, compiled)
@@ -145,7 +152,7 @@ def _busy(compiled: Compiled, machine: Machine) -> Array:
 def _table_loads(compiled: Compiled) -> Array:
     """Return the instructions that must first load their activation table."""
     uses = (compiled.table.table >= 0) & (compiled.table.queue == SCALAR)
-    using: Array = uses.take(compiled.row).nonzero()[0]
+    using: Array = spread(uses, compiled.row).nonzero()[0]
     if not len(using):
         return using
     used = compiled.table.table[compiled.row[using]]
@@ -186,41 +193,61 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
     return np.append(head[kept], members), np.append(needed[kept], heads[members])
 
 
+class Tiles(NamedTuple):
+    """The tiles in one memory.
+
+    `end`: the highest end address of the tiles at addresses that the kernel chose, which may
+        overlap
+    `of_box`, `size`: of_box[b] is the tile that contains box b, and size[t] the bytes per partition
+        of tile t; negative if the tile is in another memory or at a chosen address. `size` is empty
+        if it would have only negative numbers."""
+
+    end: int
+    of_box: Array
+    size: Array
+
+
+def _tiles(compiled: Compiled, region: MemoryRegion) -> Tiles:
+    """Return the tiles in the memory `region`."""
+    program, areas, end = compiled.program, compiled.areas, 0
+    in_region = [kind.region is region for kind in areas.kinds]
+    placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
+    if any(placed):
+        table = program.box_table()
+        end = int(table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
+    if sum(in_region) == sum(placed):
+        return Tiles(end, areas.of_box, NO_SIZES)
+    if region is MemoryRegion.sbuf and "slices" in program.assume:
+        pieces = program.boxes().pieces
+        return Tiles(end, pieces.of_box, _slice_sizes(pieces))
+    pairs = zip(areas.kinds, in_region, strict=True)
+    sizes = [kind.row_bytes if inside and not kind.placed else -1 for kind, inside in pairs]
+    return Tiles(end, areas.of_box, np.array(sizes, np.int32)[areas.kind])
+
+
 def _wait_for_space(
-    compiled: Compiled, work: Work, waits: Array, region: MemoryRegion, capacity: int
+    start: Array, operands: Array, tiles: Tiles, work: Work, waits: Array, capacity: int
 ) -> int:
     """Let the tiles in one memory wait for space. Return the most bytes per partition in use at one
-    time.
+    time, at least `tiles.end`.
 
-    `capacity`: the bytes per partition of the memory `region`
+    `start`, `operands`: the boxes that instructions access (`dependencies.Accesses`)
+    `capacity`: the bytes per partition of the memory
     `waits`: used if some tiles are spilled. A new tile, whose first user is instruction i, waits
         only if waits[i] is True; otherwise it takes the space of spilled tiles.
 
-    The waits are added to `work.previous`. Tiles at addresses that the kernel chose may overlap.
-    The result is at least their highest end address."""
-    program, accesses, areas = compiled.program, compiled.accesses, compiled.areas
-    in_region = [kind.region is region for kind in areas.kinds]
-    placed = [inside and kind.placed for inside, kind in zip(in_region, areas.kinds, strict=True)]
-    peak = 0
-    if any(placed):
-        table = program.box_table()
-        peak = int(table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
-    if sum(in_region) == sum(placed):
-        return peak
-    pairs = zip(areas.kinds, in_region, strict=True)
-    sizes = [kind.row_bytes if inside and not kind.placed else -1 for kind, inside in pairs]
-    tile, size = areas.of_box, np.array(sizes, np.int32)[areas.kind]
-    if region is MemoryRegion.sbuf and "slices" in program.assume:
-        pieces = program.boxes().pieces
-        tile, size = pieces.of_box, _slice_sizes(pieces)
-    uses = allocation.BufferUses(accesses.start, accesses.operands, tile, size, compiled.queue)
+    The waits are added to `work.previous`."""
+    size = tiles.size
+    if not len(size):
+        return tiles.end
+    uses = allocation.BufferUses(start, operands, tiles.of_box, size, work.queue)
     # the memory of slots that are never used stays untouched
     number, ends, remaining, following = np.empty((4, len(size) + 1), np.int64)
     user, space = np.empty((2, len(size), len(QUEUES)), np.int32)
     slots = allocation.Slots(number, ends, remaining, following, user, space)
     last = buffers.array(size.shape, np.dtype(np.int32))
     reuse = allocation.reuse_of_space.over(len(work.queue))
-    return max(peak, reuse(uses, waits, capacity, slots, last, work.previous))
+    return max(tiles.end, reuse(uses, waits, capacity, slots, last, work.previous))
 
 
 def _slice_sizes(pieces: Pieces) -> Array:

@@ -59,15 +59,8 @@ def schedule_cores(
         rank"""
     launch_world = world or World(1, len(programs))
     shared = machine.shared_by(launch_world.cores)
-    works = (_prepared(program, shared, order) for program in programs)
+    works = (prepared(compiled(program, shared, order), shared, last=True) for program in programs)
     return timed(works, machine, launch_world)
-
-
-def _prepared(program: Program, machine: Machine, order: Order | None) -> Prepared:
-    """Return a program ready to be timed. Timing needs no tables of windows and boxes."""
-    form = prepared(compiled(program, machine, order), machine)
-    form.compiled.free_tables()
-    return form
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
@@ -99,6 +92,7 @@ def timed(
     `phase`: the phase of the Tensor engine's clock; by default that of the first program or
         machine"""
     works = [_ready(form, world, number, machine) for number, form in enumerate(forms)]
+    works = [_with_own_times(each) for each in works]
     if not works:
         return []
     clock_phase = works[0].compiled.written.clock_phase if phase is None else phase
@@ -147,6 +141,12 @@ def timed(
     return timelines
 
 
+def _with_own_times(form: Prepared) -> Prepared:
+    """Return a prepared program with a copy of `Work.busy`, because timing changes it. The
+    original is freed if nothing else refers to it."""
+    return replace(form, work=form.work._replace(busy=form.work.busy.copy()))
+
+
 def _ready(form: Prepared, world: World, number: int, machine: Machine) -> Prepared:
     """Return the prepared program of core `number` with its collectives, and all waits in
     `Work.needs`."""
@@ -174,14 +174,13 @@ def _wait_for_stores(
 def _side_by_side(
     works: Sequence[Prepared], at: Sequence[int], world: World
 ) -> tuple[Work, Queues]:
-    """Return the instructions and queues of all cores in one Work and one Queues. `Work.busy` is a
-    copy, because timing changes it.
+    """Return the instructions and queues of all cores in one Work and one Queues.
 
     `at`: at[c] is the first instruction of core c. Its first queue is c * len(QUEUES)."""
     parts = [each.work for each in works]
     if len(parts) == 1:
         alone = buffers.filled(parts[0].queue.shape, -1, np.int32)
-        return parts[0]._replace(partner=alone, busy=parts[0].busy.copy()), works[0].queues
+        return parts[0]._replace(partner=alone), works[0].queues
     queues_at = range(0, len(parts) * len(QUEUES), len(QUEUES))
     kinds_at = [*accumulate((len(part.early) for part in parts), initial=0)]
     needs_at = [*accumulate((len(part.needs) for part in parts), initial=0)]
