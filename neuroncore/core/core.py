@@ -72,11 +72,11 @@ class ShadowOfCore(Protocol):
         ...
 
 
-Values = dict[int, Any]  # by number of the core: the value that it sends at a synchronization
-CarryOut = Callable[[Values], None]
+SentValues = dict[int, Any]  # by number of the core: the value that it sends at a synchronization
+CarryOut = Callable[[SentValues], None]
 
 
-def nothing(values: Values) -> None:
+def nothing(values: SentValues) -> None:
     """Do nothing: the default action when all cores have arrived at a Point."""
 
 
@@ -98,7 +98,7 @@ class Watching(Protocol):
 class Peers(Protocol):
     """The other cores of a launch, as an instruction sees them."""
 
-    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> SentValues:
         """Wait until all cores of a point have arrived, and return the value that each core sent.
         The last core to arrive calls `then` before any core continues."""
         ...

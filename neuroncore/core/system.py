@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from neuroncore.base import source
 from neuroncore.base.errors import DeadlockError, KernelError, ShapeError, TargetError, UsageError
-from neuroncore.core.core import CarryOut, Core, Point, Values, nothing, on
+from neuroncore.core.core import CarryOut, Core, Point, SentValues, nothing, on
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.tile import Array, Tile
@@ -221,7 +221,7 @@ class System:
         self._able[self._at[number]] = 0
         self._hand_over(number)
 
-    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> SentValues:
         """Send a value, and wait for all cores of the point (`Peers.meet`)."""
         sync = self._open.setdefault(point, _Sync(point.cores))
         sync.values[number] = value

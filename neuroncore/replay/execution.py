@@ -18,7 +18,7 @@ import numpy as np
 from neuroncore.base.errors import KernelError, UsageError
 from neuroncore.clause.instruction import Call
 from neuroncore.core.arguments import ArgumentPlan, plan
-from neuroncore.core.core import CarryOut, Core, Point, Values, nothing, on
+from neuroncore.core.core import CarryOut, Core, Point, SentValues, nothing, on
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
@@ -44,8 +44,8 @@ class Syncs:
         executes its instruction again"""
 
     def __init__(self) -> None:
-        self.open: dict[Point, Values] = {}
-        self.complete: dict[int, Values] = {}
+        self.open: dict[Point, SentValues] = {}
+        self.complete: dict[int, SentValues] = {}
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Syncs:
@@ -55,7 +55,7 @@ class Syncs:
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
 
-    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> SentValues:
         """Let core `number` arrive at a point and send `value`. Return the data of all cores
         that meet there.
 

@@ -16,7 +16,7 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import Operand
 from neuroncore.core.binding import perform
-from neuroncore.core.core import CarryOut, Core, Point, Values, nothing
+from neuroncore.core.core import CarryOut, Core, Point, SentValues, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.core.precision import watch
 from neuroncore.core.precision.around import SharedState
@@ -47,11 +47,11 @@ class _Peers:
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
 
-    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> Values:
+    def meet(self, number: int, point: Point, value: Any, then: CarryOut = nothing) -> SentValues:
         peers = self.shadow.core.peers
         assert peers is not None
 
-        def carried(met: Values) -> None:
+        def carried(met: SentValues) -> None:
             then({other: value for other, (value, *_) in met.items()})
 
         gone_on: list[int] = []
