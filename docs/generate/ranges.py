@@ -54,10 +54,10 @@ the lower factor is ratio number {tail:g} (n + 1) from the smallest, and the upp
 number {tail:g} (n + 1) from the largest. If new kernels are like the measured ones, about a tenth
 of their measurements are below their ranges, and about a tenth are above.
 
-A small class has nearly the range of the next wider class, because the ratios of the wider class
-are added to the ratios of the small class. The added ratios have a total weight of
-{borrowed:.0f} kernels. A kernel from a source with n kernels has the weight 1 / sqrt(n), because
-the errors of one source are similar, but not identical.
+A small class has nearly the range of the next wider class, because the other ratios of the
+wider class are added to the ratios of the small class. The added ratios have a total weight of at
+most {borrowed:.0f} kernels. A kernel from a source with n kernels has the weight 1 / sqrt(n),
+because the errors of one source are similar, but not identical.
 
 The errors of uncertain programs are larger than those of certain programs. Therefore ratios of
 certain programs are not added to classes of uncertain programs, or the other way around.

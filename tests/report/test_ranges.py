@@ -89,6 +89,11 @@ def test_a_class_of_few_has_nearly_the_range_of_the_wider_one():
     assert chosen(many, few).high == 3.0 and chosen(many, few).low > chosen(many, DMA).low
 
 
+def test_a_class_with_all_kernels_of_the_wider_one_has_the_same_range():
+    found = fitted(residuals(np.linspace(0.5, 1.5, 30), sources=30))
+    assert len(found) == 5 and len({(r.low, r.high) for r in found.values()}) == 1
+
+
 def test_certain_and_uncertain_kernels_do_not_change_the_ranges_of_each_other():
     certain = residuals(np.linspace(0.9, 1.1, 60), sources=60)
     doubt = DMA._replace(doubt="why")
