@@ -177,11 +177,11 @@ def classes(kind: Kind) -> Sequence[str]:
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """Return the range of each class that has measurements, rounded outward to thousandths.
 
-    The ends of a range are two weighted quantiles of the ratios in its class. The other
-    ratios of the next wider class are added, with a total weight of at most BORROWED, so a small
-    class has nearly the range of the wider class. KNOWN and IN_DOUBT get no ratios of ALL, which would mix small and
-    large errors. A measurement among n of one source has the weight 1 / sqrt(n), because their
-    errors are similar, but not identical."""
+    The ends of a range are two weighted quantiles of the ratios in its class. The other ratios of
+    the next wider class are added, with a total weight of at most BORROWED, so a small class has
+    nearly the range of the wider class. KNOWN and IN_DOUBT get no ratios of ALL, which would mix
+    small and large errors. A measurement among n of one source has the weight 1 / sqrt(n), because
+    their errors are similar, but not identical."""
     known = list(residuals)
     source_counts = Counter(r.source for r in known)
     ratios = np.array([r.ratio for r in known])
