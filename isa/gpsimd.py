@@ -141,7 +141,7 @@ def inside(indices: Array, size: int, run: int, argument: str, group: str) -> No
     raise OutOfBoundsError(
         f"index {place} of {group} {number} is {indices[number, place]}",
         argument=argument,
-        expected=f"0 to {size - run}",
+        expected=f"use indices from 0 to {size - run}",
         got=str(indices[number, place]),
         because=f"a partition has {size:,} elements"
         + (f", and an index selects {run} adjacent elements" if run > 1 else ""),
@@ -190,7 +190,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
         f"dropout: {prob} is not a probability",
         OperatorError,
         argument="prob",
-        expected="0 to 1",
+        expected="a number from 0 to 1",
         got=str(prob),
     )
     bits = data.codes().view(f"u{data.held.itemsize}")

@@ -39,9 +39,9 @@ There is other evidence for these rules: public compiled programs, traces, profi
 logs of two authors show the rule. The column "supported by" names the authors' repositories after
 the word "programs".
 
-In the table, names of numbers are in code font. Numbers of a machine (trn1, trn2) are in
-`isa/machines/`, and numbers of a compiler's order (scheduled, compiled) are in
-`isa/compilers.toml`. The numbers of an order mean:
+In the table, names of numbers are in code font. The numbers of machines (trn1, trn2) are in
+`isa/machines/`. The numbers that say how a compiler orders instructions (scheduled, compiled) are
+in `isa/compilers.toml`:
 
 * `window`: an engine starts the first of its next `window` instructions that is ready.
 * `transfers`: a queue of DMAs starts the first of its next `transfers` transfers that is ready.

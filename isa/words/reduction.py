@@ -99,7 +99,7 @@ def last_axes(call: Call, machine: Machine) -> Fault | None:
     if reduced_axes(call):
         return None
     problem = f"axis={call['axis']} of {call.view('data')} can't be reduced"
-    return fault("axis", problem, "the last free axes", call["axis"])
+    return fault("axis", problem, "reduce only the last free axes", call["axis"])
 
 
 REDUCE = (

@@ -393,7 +393,7 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
     numbers = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
     if (largest := numbers.max(initial=0)) >= among:
         raise OutOfBoundsError(
-            f"a tag is {largest}, but a group of the pattern {pattern} has {among} places",
+            f"a tag is {largest}, but each weight selects one of only {among} numbers",
             argument="tags",
             expected=f"tags from 0 to {among - 1}",
         )

@@ -121,8 +121,9 @@ def is_assigned(frame: FrameType) -> bool:
 
 @by_site
 def _is_stored(frame: FrameType) -> bool | None:
-    """Return whether a frame's current value is stored in a subscript, or by an augmented
-    assignment. Return None if the frame returns the value, and True if there is no source text."""
+    """Return whether the statement that a frame is executing stores the value of its current
+    expression, as in `t[...] = value` or `t += value`. Return None if the statement returns the
+    value, and True if there is no source text."""
     match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True

@@ -200,8 +200,9 @@ def _likely(
 ) -> list[tuple[float, int]]:
     """Return the ends (time, semaphore) of the transfers that the instructions in `rows` start.
 
-    The first list in `ended` with a later end for each instruction is used, and removed. Without
-    such a list, the ends are those of the instructions, with semaphore 0."""
+    Each list in `ended` has the ends of some transfers. This removes and returns the first list
+    that has one end for each of `rows`, not earlier than the begin of the row's instruction. If
+    there is no such list, transfers end when their instructions end, and the semaphores are 0."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
         fits = len(block) == len(rows)

@@ -124,10 +124,8 @@ class ChipMemories:
         written[...] = np.ascontiguousarray(codes).view(np.uint8)
 
     def _elements(self, end: DmaEnd) -> Array:
-        """Return the bytes of one end, shape [..., innermost axis, bytes of an element].
-
-        The array shares its memory with the core. Raise UsageError if the end leaves its
-        variable."""
+        """Return the bytes of the source or the target of a copy, as a view of the core's memory:
+        [..., innermost axis, bytes of an element]. Raise UsageError if they reach beyond it."""
         inside = end.variable.kind == STATE_BUFFER
         memory = self.sbuf if inside else self.tensors[end.variable.name]
         shape = (*reversed(end.counts), end.element)

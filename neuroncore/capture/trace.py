@@ -301,9 +301,8 @@ def _clocks(message: Message) -> _Clocks:
 
 
 def _streams(message: Message, body: memoryview) -> dict[int, EventStream]:
-    """Return the loaded program of each engine, from the message of a graph.
-
-    The instructions are in the message, or in the body of the trace."""
+    """Return the loaded program of each engine. `message` is the header's part about a core. The
+    instructions are in this message, or in the body of the trace."""
     edits = {each.integer(1): each.messages(2) for each in message.messages(5)}
     streams = {}
     for each in message.messages(4):

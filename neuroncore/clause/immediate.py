@@ -64,7 +64,7 @@ class Immediate:
             raise DtypeError(
                 f"{instruction}: {name} can't be {value}",
                 argument=name,
-                expected=f"{self.low} to {self.high}",
+                expected=f"a number from {self.low} to {self.high}",
                 got=str(value),
             )
         return number

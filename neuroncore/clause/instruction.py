@@ -140,8 +140,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """True if its argument may be a number or register whose value is not part of the Call.
-        Registers that are written don't count."""
+        """True if the argument may be a number or a register, and the Call does not store its
+        value. False for registers that the instruction writes."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written

@@ -295,7 +295,8 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
-    """Return the size that a term requires of an axis, or the actual size if its letter is new."""
+    """Return the size that a term of the clause's `shapes` requires of an axis. Return the actual
+    size if no operand has defined the size of the term's letter."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -430,7 +431,7 @@ def _starts_apart(
         f"{name} starts at partition {view.partition}, but {index_name} starts at partition "
         f"{index.partition}",
         argument=argument,
-        expected="the same first partition",
+        expected="start both at the same partition",
         got=f"partitions {view.partition} and {index.partition}",
         because="the index has the offsets of a partition in the same partition, or in the same "
         "group of partitions",

@@ -183,8 +183,9 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
 def _at_source(capture: Measured, run: Run) -> Measured:
     """Return the capture with the source lines of `run`, a run of the same kernel.
 
-    Print a warning if few of the capture's computations (such as products) match the computations
-    of `run`, or if the estimate assumes another writer of DMA descriptors."""
+    Print a warning if few computations of the captured profile match computations of `run`. Also
+    print a warning if DMA descriptors were written before the captured run, but the estimate writes
+    them during the run, or the other way around."""
     timeline = slowest(run)
     joined: Measured = capture.at_source(timeline)
     matched, count = joined.matched

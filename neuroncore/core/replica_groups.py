@@ -51,7 +51,7 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
         raise SignatureError(
             f"replica_group {problem}",
             argument="replica_group",
-            expected=f"ranks 0 to {last}, each in one list",
+            expected=f"use ranks 0 to {last}, each in one list",
             got=str([list(ranks) for ranks in groups]),
             because=f"the kernel runs on {plural(core.world.ranks, 'rank')}",
             hint=_with_ranks(core, beyond)
@@ -133,7 +133,7 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
         f"source_target_pairs has rank {ranks[-1]}, which is not in the launch",
         SignatureError,
         argument="source_target_pairs",
-        expected=f"ranks 0 to {last}",
+        expected=f"use ranks 0 to {last}",
         got=str([list(pair) for pair in pairs]),
         hint=_with_ranks(core, ranks[-1:]),
     )

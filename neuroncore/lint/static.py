@@ -203,11 +203,11 @@ def _has_main(tree: ast.Module) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A known issue that AWS lists, about a name in some releases: a row of `api/issues.toml`.
+    """An issue that AWS lists, about an API name in some releases: a row of `api/issues.toml`.
 
-    `when`: NAMED for all uses of the name except calls, or the key of a test of calls in CONDITIONS
-
-    Issues of a single machine are not listed. A run on that machine reports them."""
+    If `when` is NAMED, the issue concerns all uses of the name except calls. Otherwise `when` is a
+    key of CONDITIONS, and the issue concerns calls for which this condition holds. Issues of only
+    one machine are not in the table, because a run on that machine reports them."""
 
     name: str
     when: str

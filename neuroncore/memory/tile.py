@@ -429,7 +429,7 @@ def index_value(dynamic: Dynamic, name: str) -> int:
     if not 0 <= value <= dynamic.limit:
         raise OutOfBoundsError(
             f"the run-time index of {name} is {value}",
-            expected=f"0 to {dynamic.limit}",
+            expected=f"use an index from 0 to {dynamic.limit}",
             got=str(value),
             because="the device checks run-time addresses, and stops if one is out of bounds",
             hint="clamp the index, or pass oob_mode=nisa.oob_mode.skip to a DMA",

@@ -104,8 +104,8 @@ def _width(form: Coding) -> int:
 
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
-    """Return the format and the codes of the elements in packed codes. The last axis has four
-    elements."""
+    """Split packed codes. Return the format of their elements, and the code of each element; the
+    new last axis has the four elements of a packed code."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)

@@ -297,7 +297,8 @@ class Boxes:
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
-    """Return the distinct boxes of `windows`. geometries[n] is the geometry with number n."""
+    """Return the distinct boxes (ranges of rows and bytes) that `windows` cover. The column
+    `windows.geometry` has indices into `geometries`."""
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}

@@ -104,7 +104,7 @@ def _view(entry: list[Any]) -> View:
     if not 0 <= read < 1 << 16:  # an instruction of a program has no more windows
         raise ValueError(f"a view has {read} indices, more than an instruction can have")
     if not (index is None or isinstance(index, View)):
-        raise ValueError(f"the index of a view is {index!r}, not another view")
+        raise ValueError(f"the index of a view must be a view, but is {index!r}")
     return view(*entry)
 
 
@@ -194,8 +194,8 @@ def tree(entry: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def leaf(entry: Any) -> Leaf:
-    """Return the tensor in a kernel's results for an entry of a file. Raise ValueError if it
-    describes none."""
+    """Return a tensor among a kernel's results, from its entry in a file. Raise ValueError if the
+    entry does not describe a tensor."""
     tensor = Leaf(*entry)
     if not are_dims(tuple(tensor)):
         raise ValueError("a result is not a tensor")

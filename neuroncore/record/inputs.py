@@ -220,9 +220,8 @@ class Data:
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
-        """Record the window of a tile that moves at run time. Return its position in `places`.
-
-        `geometry`: the number of its geometry"""
+        """Record the window of a tile whose start is only known at run time. Return the index of
+        the new place in `places`. `geometry` is the index of the tile's geometry in the record."""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:

@@ -168,7 +168,7 @@ class Replay:
 
     @property
     def order(self) -> Array:
-        """The core of each step that the replay has executed so far."""
+        """The number of the core that executed each step so far, in the order of the steps."""
         return np.array(self._order, np.int16)
 
     # --- contents --------------------------------------------------------------------------------
@@ -314,9 +314,9 @@ class Replay:
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step.
 
-        One is due before the first step. Later, one is due at every `_apart`-th step, if at least
-        as many bytes were written as the last snapshot copied. So copying takes no longer than
-        executing."""
+        A snapshot is due before the first step. Later, a snapshot is due at every `_apart`-th step
+        if the number of bytes written since the last snapshot is at least the number of bytes that
+        the last snapshot copied. So copying takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due

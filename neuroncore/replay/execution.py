@@ -159,7 +159,8 @@ class Execution:
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next instruction. Raise errors with the kernel's line, and OtherPath."""
+        """Execute the next instruction. Raise the kernel's errors, with its line, and OtherPath if
+        the kernel would branch differently."""
         number, tables = self.row, self._tables
         if number in tables.begun:
             *_, (self.core.program_id,) = tables.begun[number]

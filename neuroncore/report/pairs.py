@@ -91,9 +91,9 @@ def difference(first: PairWork, second: PairWork) -> float:
 
 
 def unlike(first: PairWork, second: PairWork) -> float:
-    """Return the fraction of the work of two variants that only one of them does.
-
-    Work is the time for which each engine and DMA works."""
+    """Return how much the work of two variants differs: 0 for equal work, at most 1. This is the
+    sum over engines, and DMA, of the difference of working times, divided by the sum of the larger
+    working times."""
     times = [
         (first.busy.get(name, 0.0), second.busy.get(name, 0.0))
         for name in {**first.busy, **second.busy}

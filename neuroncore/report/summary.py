@@ -67,7 +67,7 @@ class Counters:
     `bytes` and `flops`: by the profiler's names; bytes include spills.
     `opcodes`: the number of instructions by queue and opcode.
     `transfers` and `transfer_bytes`: the number of DMA transfers of the program, and their bytes.
-    `at_once`: the largest `Product.at_once`."""
+    `at_once`: the most pairs of numbers that a cell of the Tensor engine multiplies at a time."""
 
     bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
     flops: Counter[str] = field(

@@ -229,9 +229,10 @@ def why(
     room: int = ROOM,
     world: Sequence[Timeline] = (),
 ) -> Why:
-    """Return the answers for a core, usually the slowest of a launch. If `world` has the timelines
-    of several cores, one of which is this core, the answers are about all of them. `room` limits
-    the number of instructions that are scheduled again."""
+    """Return the critical path and the bottleneck of the core with this timeline, and edits that
+    save time. If `world` has the timelines of several cores, the report is about all of them;
+    `timeline` must be one of them. `room` limits the number of instructions that are scheduled
+    again."""
     world = world if len(world) > 1 else ()
     every = world or (timeline,)
     slowest = estimate(max((timeline, *every), key=lambda each: each.total_ns))
@@ -321,8 +322,8 @@ class _Search:
         )
 
     def _ns(self, timelines: Sequence[Timeline]) -> float:
-        """Return the time with a change, in nanoseconds: for a world, the time of its slowest
-        core."""
+        """Return the time with a change, in nanoseconds, from the changed timeline of each core. If
+        the report is about several cores, this is the time of the slowest one."""
         if self.world:
             return max(timeline.total_ns for timeline in timelines)
         return timelines[self.timeline.core].total_ns

@@ -228,7 +228,7 @@ def test_a_run_time_index_past_the_end_stops_and_writes_nothing(row):
     tensor, dst = device.tile(VALUES), device.tile(np.zeros((4, 5), np.float32))
     register = device.call(nisa.register_alloc, row)
     message = device.refuses(OutOfBoundsError, "tensor_copy", dst, tensor[:, register])
-    assert message.expected == "0 to 5"
+    assert message.expected == "use an index from 0 to 5"
 
 
 def test_each_partition_may_have_its_own_row():

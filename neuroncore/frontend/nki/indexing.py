@@ -226,7 +226,7 @@ class Indexed(Seen, Unread, Parted):
     def _outside(self, what: str, axis: int) -> OutOfBoundsError:
         return OutOfBoundsError(
             f"{what} exceeds axis {axis} of size {self.shape[axis]}",
-            expected=f"within [0, {self.shape[axis] - 1}]",
+            expected=f"use indices from 0 to {self.shape[axis] - 1}",
             got=what,
             because="the access would reach the memory of another tensor",
             hint=RAGGED,
@@ -464,7 +464,8 @@ class Patterned(Indexed):
                 f"the pattern reaches elements {start + low} to {start + high}",
                 argument="pattern",
                 position=0,
-                expected=f"0 to {row - 1}" + (" of each partition" if storage.on_chip else ""),
+                expected=f"use elements 0 to {row - 1}"
+                + (" of each partition" if storage.on_chip else ""),
                 got=f"offset {self.offset}, {self.get_pattern()}",
                 because="the access would reach the memory of another tensor",
             )

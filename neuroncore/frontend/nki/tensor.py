@@ -284,7 +284,7 @@ class NkiTensor(Assigned):
                 f"axis {axis} has {self.shape[axis]:,} elements; only an axis of one element can "
                 f"be {change}",
                 argument="dim",
-                expected="size 1",
+                expected="choose an axis of size 1",
                 got=f"shape {self.shape}",
             )
         return axis
@@ -421,7 +421,7 @@ class NkiTensor(Assigned):
             raise ShapeError(
                 f"{dst_pattern} doesn't have the names of {src_pattern}",
                 argument="dst_pattern",
-                expected="each name of src_pattern once",
+                expected="use each name of src_pattern once",
             )
         moved = split.permute([names.index(name) for name in order])
         for axis, group in enumerate(dst_pattern):

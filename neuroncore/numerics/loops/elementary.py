@@ -356,8 +356,8 @@ def magnitudes(x: Array, out: Array) -> None:
 
 @compiled
 def powers(of_magnitudes: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, for float32 matrices. `of_magnitudes`: powers of the `magnitudes` of a, in
-    float64. `b` may have a single column."""
+    """out = a to the power b, for float32 matrices. `of_magnitudes` has |a| (or 1 where a is 0) to
+    the power b, in float64. `b` may have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
         x, y, z, result = a[p], b[p], of_magnitudes[p], out[p]

@@ -285,7 +285,7 @@ class Blocks(Untiled):
         if not -size <= index < size:
             raise OutOfBoundsError(
                 f"index {index} exceeds block axis {axis} of size {size}",
-                expected=f"within [0, {size - 1}]",
+                expected=f"use an index from {-size} to {size - 1}",
                 got=str(index),
                 also="err_tensor_access_out_of_bound",
             )

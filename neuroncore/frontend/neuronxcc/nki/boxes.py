@@ -117,9 +117,9 @@ def of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Return boxes of a tile of shape `over`, cut along their shortest free axes until one access
-    pattern describes the part of each of `tiles`. So a call with too many axes becomes several
-    instructions."""
+    """Cut boxes of a tile of shape `over` along their shortest free axes, and return the pieces.
+    Boxes are cut until one access pattern can describe a piece of every tile in `tiles`. So a call
+    with too many axes becomes several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes

@@ -128,7 +128,7 @@ class Index(Affine):
             raise ShapeError(
                 f"the index expression has the shape {self.shape}, but the tile has {shape}",
                 argument="mask",
-                expected="sizes that are equal, or 1",
+                expected="each size must equal the size of the tile, or be 1",
             )
         return Index(shape, steps, self.start)
 
@@ -296,7 +296,7 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
     if any(n not in (1, size) for n, size in zip(theirs, shape, strict=True)):
         raise ShapeError(
             f"index expressions of shapes {a.shape} and {b.shape} do not match",
-            expected="sizes that are equal, or 1",
+            expected="along each axis, the sizes must be equal, or one must be 1",
             hint="give each axis a separate position: nl.arange(n)[:, None], nl.arange(m)[None, :]",
         )
     return shape, (0,) * missing_a + a.steps, (0,) * missing_b + b.steps

@@ -88,7 +88,7 @@ def copied_by_assignment(tile: Tile) -> ViewError:
     return ViewError(
         f"{tile}, whose address is known only at run time, can't be copied by assignment",
         because="the engine needs an instruction that reads the address from memory",
-        hint="tensor[...] = nisa.tensor_copy_dynamic_src(source[...])",
+        hint="write tensor[...] = nisa.tensor_copy_dynamic_src(source[...])",
         also="err_copy_dynamic_indirect_indices_not_natively_supported",
     )
 
@@ -105,8 +105,8 @@ def transposed_indirectly(tile: Tile) -> ViewError:
 
 
 def transposed_wide(tile: Tile) -> DtypeError:
-    """Return the error for a transpose of a float32 tile in SBUF by DMA, on machines whose DMA
-    engines can transpose (kda-for-trainium, on trn2)."""
+    """Return the error for a transpose of a float32 tile in SBUF by DMA. The caller checks that
+    the machine's DMA engines can transpose. Source: kda-for-trainium, on trn2."""
     return DtypeError(
         f"{tile} can't be transposed by DMA",
         argument="src",
@@ -138,7 +138,7 @@ def assigned_in_hbm(slot: Tile) -> BufferKindError:
         f"{slot} can't be assigned to",
         expected="a tensor in sbuf or psum",
         because="only a DMA writes to HBM",
-        hint="nl.store(tensor[...], value)",
+        hint="use nl.store(tensor[...], value)",
         also="err_unsupported_memory",
     )
 
@@ -162,7 +162,7 @@ def outside(low: int, high: int, axis: int, shape: Dims) -> OutOfBoundsError:
     size, ragged = shape[axis], "mask the last piece: mask=(start + i < total)"
     return OutOfBoundsError(
         f"index range [{low}, {high}] exceeds axis {axis} of size {size}",
-        expected=f"within [0, {size - 1}]",
+        expected=f"use indices from 0 to {size - 1}",
         got=f"[{low}, {high}]",
         because="the access would reach the memory of another tensor",
         hint=beyond(low, high, axis, shape, ragged),

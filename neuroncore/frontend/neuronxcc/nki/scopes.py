@@ -361,7 +361,7 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
         "a tensor in shared hbm is made in "
         + ("a loop" if state.loops else "a function that the kernel calls"),
         argument="buffer",
-        expected="shared_hbm at the top level of the kernel",
+        expected="allocate shared_hbm at the top level of the kernel",
         because="a tensor in shared_hbm outlives the kernel, and is allocated before the kernel "
         "begins",
         hint="allocate the tensor at the top of the kernel, or use buffer=nl.private_hbm",

@@ -110,7 +110,7 @@ class Tensor(Seen, Unread, Parted):
             return part
         raise SignatureError(
             f"the mask selects {len(boxes)} rectangles of {self}",
-            expected="one rectangle",
+            expected="use a mask that selects one rectangle",
             because="an instruction reads one range of each axis",
             also="err_unsupported_expression_in_mask",
         )
@@ -172,7 +172,7 @@ class Tensor(Seen, Unread, Parted):
         if step < 1 or (first >= 0 and stop <= first):
             raise OutOfBoundsError(
                 f"{k!r} is not a range of axis {axis}",
-                expected="at least one element, with a positive step",
+                expected="select at least one element, with a positive step",
                 got=f"start {first}, stop {stop}, step {step}",
                 because="a slice selects elements in increasing order, each once",
                 hint="to go backward use an index expression: n - 1 - nl.arange(n)[None, :]",
@@ -403,7 +403,7 @@ class Tensor(Seen, Unread, Parted):
                 f"{self} can't get a new axis at {axis!r}",
                 argument="axis",
                 position=1,
-                expected=f"positions from {legal.start} to {rank - 1} in the new shape",
+                expected=f"insert axes at positions {legal.start} to {rank - 1} of the new shape",
             )
         shape, strides = [*self.shape], [*self.strides]
         for at in places:

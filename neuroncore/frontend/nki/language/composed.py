@@ -226,7 +226,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
             f"axis 0 of {x} can't be reduced",
             argument="axis",
             position=1,
-            expected="the last free axes",
+            expected="reduce only the last free axes",
             got=repr(axis),
             because="axis 0 is the partition axis, and each partition is reduced separately",
             hint="apply nl.transpose first; for a sum, nl.matmul with a tile of ones also works",
@@ -435,7 +435,7 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
             f"{x.shape} can't be broadcast to {sizes}",
             argument="shape",
             position=1,
-            expected="the same number of axes, with sizes that are equal, or 1 in the source",
+            expected="keep the number of axes, and change only axes of size 1",
         )
     if x.shape == sizes:
         return x if dtype in (None, x.dtype) else copy(x, dtype)
@@ -459,7 +459,7 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
             f"load_transpose2d: src has {len(src.shape)} axes",
             argument="src",
             position=0,
-            expected="two axes, or more if the others have size 1",
+            expected="pass two axes; further axes must have size 1",
             got=str(src),
             hint="nisa.dma_transpose takes up to four axes",
         )

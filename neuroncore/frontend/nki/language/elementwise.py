@@ -261,7 +261,8 @@ def _no_hardware(name: str, quotient: str) -> Simulated:
             f"nl.{name} has no hardware instruction",
             because="no engine divides; the vendor's simulator computes quotients and remainders, "
             "but the compiler refuses them",
-            hint=f"x - y * nl.{quotient}(nl.divide(x, y)), or Options(simulator_operators=True)",
+            hint=f"compute x - y * nl.{quotient}(nl.divide(x, y)), or set "
+            "Options(simulator_operators=True)",
         )
 
     token = Simulated(name, refused, "Refused, because no hardware instruction computes this.")

@@ -121,8 +121,8 @@ def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
 
 
 def _check_columns(tile: Tensor, argument: str, use: str, shared: int = 1) -> None:
-    """Raise FreeSizeError if a tile has too many columns: `shared` columns become one partition of
-    the result. `use` is what a kernel does with the tile."""
+    """Raise FreeSizeError if a tile has too many columns for the partitions of the result, when
+    each partition takes `shared` columns. `use` is what a kernel does with the tile."""
     partitions = current().machine.psum.partitions
     most = partitions * shared
     if tile.free_size > most:

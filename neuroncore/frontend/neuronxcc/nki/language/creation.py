@@ -78,7 +78,7 @@ def full(
         raise SignatureError(
             "a tensor at an explicit address can't have an initial value",
             argument="buffer",
-            hint="nl.ndarray(...), then tensor[...] = nisa.memset(...)",
+            hint="call nl.ndarray(...), then write tensor[...] = nisa.memset(...)",
             also="err_tensor_creation_on_scratchpad_with_init_value_not_supported",
         )
     value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value

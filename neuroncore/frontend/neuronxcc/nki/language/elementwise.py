@@ -115,7 +115,7 @@ def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
         f"axis {axis!r} of {x} can't be used",
         argument="axis",
         position=1,
-        expected=f"axes from 1 to {x.ndim - 1}",
+        expected=f"use axes from 1 to {x.ndim - 1}",
         got=repr(axis),
         because="axis 0 is the partition axis, and each partition is reduced separately",
         hint="apply nl.transpose first; for a sum, nl.matmul with a tile of ones also works",
@@ -313,7 +313,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
         raise ShapeError(
             f"{x.shape} can't be broadcast to {sizes}",
             argument="shape",
-            expected="equal sizes, or 1 in the source",
+            expected="each size of the source must equal the new size, or be 1",
         )
     if x.shape == sizes:
         return x

@@ -129,7 +129,7 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
         raise ShapeError(
             f"transpose: {data} has {len(data.shape)} axes",
             argument="x",
-            expected="two axes: partitions and one free axis",
+            expected="pass a tile with a partition axis and one free axis",
             because="the free axis becomes the partition axis, and a tile has only one",
             hint="transpose pieces of two axes in a loop",
             also="err_exceed_max_supported_dimension",

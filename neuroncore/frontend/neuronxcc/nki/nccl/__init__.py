@@ -60,7 +60,7 @@ def _check_dim(name: str, dim: int, srcs: Sequence[Any]) -> None:
         raise SignatureError(
             f"{name} is {dim}, but the tensors have {plural(axes, 'axis', 'axes')}",
             argument=name,
-            expected=f"0 to {axes - 1}",
+            expected=f"use an axis from 0 to {axes - 1}",
             got=str(dim),
         )
 
