@@ -246,9 +246,9 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
     """Set the places of device instructions, statement by statement.
 
-    Instructions of a statement with the same signature (kind and sizes) get the first line with
-    equally many neuroncore instructions. Without one, they get a line with n times as many, if n of
-    these do the work of one. Lines that are used are removed from `unused`."""
+    Instructions of a statement with the same signature (kind and sizes) get the first line that has
+    as many neuroncore instructions. If no line has, they get a line with n times as many
+    instructions, of which n do the work of one. Lines that are used are removed from `unused`."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:

@@ -361,8 +361,8 @@ def _iterations_finding(
     differing: str, programs: Sequence[Permutations], rows: Sequence[Array]
 ) -> Finding:
     """Return the finding for iterations whose order matters. Its place is the second of two
-    instructions that use the same bytes in reversed order (`Permutations.swapped`). Without such
-    instructions, it is a note."""
+    instructions that use the same bytes in reversed order (`Permutations.swapped`). If there are no
+    such instructions, the finding is a note without a place."""
     pairs = (
         (permutations.program, permutations.swapped(order))
         for permutations, order in zip(programs, rows, strict=True)

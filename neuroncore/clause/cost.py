@@ -332,7 +332,7 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 def _by_powers(dst: View, src: View) -> bool:
     """Return whether a load or store has one row in HBM for each partition, and these rows begin a
-    power of two bytes apart. Adjacent rows don't count."""
+    power of two bytes apart. Return False if the rows are adjacent."""
     view = src if dst.on_chip else dst
     if dst.on_chip == src.on_chip or view.shape[0] == 1:
         return False

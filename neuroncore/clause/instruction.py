@@ -262,7 +262,7 @@ class Instruction:
 
     @cached_property
     def values(self) -> tuple[str, ...]:
-        """Parameters that may be a number or a register whose value is not part of the Call."""
+        """Parameters that may be a number or a register, with a value that is not in the Call."""
         return tuple(p.name for p in self.parameters if p.is_value)
 
     @cached_property

@@ -254,8 +254,8 @@ def write_page(capture: Measured, path: Path) -> None:
 def _figures(capture: Measured, text: Callable[[str, Any], str] | None = None) -> list[str]:
     """Return a line for each figure, in alphabetical order.
 
-    `text` returns the text of a figure. Without it, figures are plain numbers, as in the vendor's
-    `neuron-profile view`."""
+    `text` returns the text of a figure. If `text` is None, figures are plain numbers, as in the
+    vendor's `neuron-profile view`."""
     summary = capture.summary
     width = max(map(len, summary))
     values = {

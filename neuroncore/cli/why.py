@@ -50,13 +50,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def launches(each: Sequence[dict[str, Any]], error: dict[str, Any] | None) -> dict[str, Any]:
     """Return the JSON object of `neuroncore why`.
 
-    `each` are the answers for each launch. `error` ended the session, or is None."""
+    `each` has the report of each launch. `error` ended the session, or is None."""
     return {"schema": captures.WHY_SCHEMA, "launches": list(each), "error": error}
 
 
 class Reasons:
-    """A document (`session.Document`) that prints or collects the answers of `neuroncore why` for
-    each launch."""
+    """A document (`session.Document`) that prints or collects the reports of `neuroncore why`, one
+    for each launch."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments

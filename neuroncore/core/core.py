@@ -374,9 +374,9 @@ class Core:
     def line(self, frame: FrameType, births: bool = False) -> int:
         """Return the record's number for the line of user code that led to a frame.
 
-        The number is cached in `lines`. It is not cached for frames of neuroncore, where many lines
-        of user code lead, and for records with a stack for each instruction. `births`: whether
-        memory is allocated."""
+        The number is cached in `lines`, except for frames of neuroncore, to which many lines of
+        user code lead, and for records with a stack for each instruction. `births` is true for an
+        allocation."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row

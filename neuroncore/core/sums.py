@@ -309,8 +309,8 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
 
 
 def report_other_engine(core: Core, dst: Tile) -> None:
-    """Report a sum onto elements of another engine than Tensor, if the machine leaves it
-    undefined."""
+    """Report a product that is added to elements that another engine than Tensor wrote, if the
+    machine leaves the result undefined."""
     if dst.is_from_other_engine() and not core.machine.has("accumulate_onto_any"):
         core.report(
             "PSUM_FOREIGN",

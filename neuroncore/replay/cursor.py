@@ -325,10 +325,10 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot of this step, unless there is one of this or a later step.
+        """Take a snapshot of this step, unless this or a later step has one.
 
-        Do nothing if it would copy more than `room` bytes (the argument `snapshots` of Replay) and
-        is not the first. If all snapshots together exceed `room` bytes, keep only every second."""
+        Only the first snapshot may copy more than `room` bytes (the argument `snapshots` of
+        Replay). If all snapshots together exceed `room` bytes, keep every second snapshot."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return

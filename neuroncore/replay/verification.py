@@ -341,7 +341,8 @@ class Verification:
         storages: Mapping[int, Storage],
     ) -> Mismatch | None:
         """Return a Mismatch for the first result of an instruction that differs by more than is
-        allowed. Without one, copy the emulator's bits to the plain reading, and return None."""
+        allowed. If no result does, copy the emulator's bits to the plain reading and return
+        None."""
         function, arguments = approximate(instruction), vars(instruction)
         if row.call.instruction.traits.multiplies and instruction.core.options.matmul == "blas":
             function = BLAS

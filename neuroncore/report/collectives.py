@@ -113,7 +113,7 @@ def slowest(
 
 
 def slowest_core(timelines: Sequence[Timeline], operations: Sequence[CollectiveOperation]) -> int:
-    """Return the number of the slowest core of the rank that `slowest` returns."""
+    """Return the number of the slowest core of the rank that others waited for (`slowest`)."""
     rank, _ = slowest(timelines, operations)
     cores = timelines[0].world.cores_of(rank)
     return max(cores, key=lambda number: timelines[number].total_ns)
