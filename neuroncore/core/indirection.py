@@ -77,7 +77,7 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
             f"the index of {name} has the offset {offsets[g, place]} (offset {place} of partitions "
             f"{first[g, 0]} to {last})",
             argument=name,
-            expected=f"offsets from 0 to {limit}",
+            expected=f"use offsets from 0 to {limit}",
             got=f"index[{rows[g, place]}, {columns[place]}] is {offsets[g, place]}",
             because=f"a partition of {name} has {limit + 1:,} elements",
         )
@@ -167,6 +167,6 @@ def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelErr
     return ViewError(
         f"{name} and {other_name} are indirect views with different indices",
         argument=name,
-        expected=f"the same index as {other_name}",
+        expected=f"use the same index as {other_name}",
         because="numbers and their scales are two parts of one tensor",
     )

@@ -189,7 +189,7 @@ def asked(
     raise OutOfBoundsError(
         f"the index of {name} selects row {rows[worst]} for partition {worst}",
         argument=name,
-        expected=f"rows 0 to {dynamic.limit}",
+        expected=f"use rows 0 to {dynamic.limit}",
         got=str(rows[worst]),
         because="the device checks the addresses of gathers and scatters, and stops if one is out "
         "of bounds",

@@ -292,7 +292,7 @@ class Patterned(Indexed):
         if not -count <= dim < count:
             raise OutOfBoundsError(
                 f"the tensor has no axis {dim}",
-                expected=f"axes from {-count} to {count - 1}",
+                expected=f"use an axis from {-count} to {count - 1}",
                 got=f"a tensor of shape {self.shape}",
             )
         return dim % count

@@ -148,7 +148,7 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
             f"nl.{name}: the shapes {x.shape} and {y.shape} do not match",
             argument="y",
             position=1,
-            expected="for each axis, equal sizes, or the size 1",
+            expected="along each axis, the sizes must be equal, or one must be 1",
             because="tiles are combined element by element, and only axes of size 1 are repeated",
             hint="change a shape with nl.expand_dims(tile, axis) or nl.broadcast_to(tile, shape)",
         )

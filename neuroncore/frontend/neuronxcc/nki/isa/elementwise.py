@@ -154,7 +154,7 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
         raise ShapeError(
             f"axis {axis!r} of {x} can't be reduced",
             argument="axis",
-            expected="free axes, from 1" + (f" to {rank - 1}" if rank > 2 else ""),
+            expected=f"reduce axes from 1 to {rank - 1}" if rank > 2 else "reduce axis 1",
             got=repr(axis),
             because="axis 0 is the partition axis, and each partition is reduced separately",
             hint="to reduce across partitions, use nisa.tensor_partition_reduce, or multiply by a "

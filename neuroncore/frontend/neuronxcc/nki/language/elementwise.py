@@ -234,7 +234,7 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
             f"the shapes of {x} and {y} do not match",
             argument="y",
             position=1,
-            expected="for each axis, equal sizes, or the size 1",
+            expected="along each axis, the sizes must be equal, or one must be 1",
             got=f"{x.shape} and {y.shape}",
         )
 
